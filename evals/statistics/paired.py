@@ -1,0 +1,107 @@
+"""How much better one checkpoint answers than another, problem by problem.
+
+Both answered the same problems, so the difference is taken per problem first: most of the variance between problems
+cancels. Not here: what the difference must be to promote (rl_online.gate).
+"""
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from scipy.special import stdtrit
+
+from evals.statistics.means import clustered_standard_error, mean, standard_error
+
+
+class NothingInCommon(ValueError):
+    """The two sides share no scored problem, so there is nothing to compare."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairedDifference:
+    """new - old over the problems both sides have a score for.
+
+    Example: new {a: 1, b: 1, c: 0}, old {a: 0, b: 1, d: 1} -> two pairs (a, b), mean .5, one dropped on each side
+    """
+
+    num_pairs: int
+    dropped_new: int                     # scored by new only, or unscored by old
+    dropped_old: int                     # scored by old only, or unscored by new
+    mean: float                          # in [-1, 1] for scores in [0, 1]
+    mean_new: float                      # over the pairs
+    mean_old: float                      # over the pairs
+    se: float | None                     # None for a single pair
+    num_clusters: int
+    clustered_se: float | None           # with G/(G-1); None for a single cluster
+    clustered_se_plain: float | None     # without the factor
+    better: int
+    worse: int
+    equal: int
+    lower: float                         # one-sided lower bound
+    upper: float                         # one-sided upper bound
+    bound: str                           # "t", or "exact" when every pair differs by the same amount
+    confidence: float
+
+
+def paired_difference(
+    new: Mapping[str, float | None],
+    old: Mapping[str, float | None],
+    *,
+    clusters: Mapping[str, Hashable] | None = None,
+    confidence: float = 0.95,
+) -> PairedDifference:
+    """Join on keys and compare; None is unscored and drops its pair. Scores lie in [0, 1].
+
+    A problem without an entry in `clusters` is a cluster of its own. Raises NothingInCommon when no pair is left.
+    """
+    scored_new = {key: value for key, value in new.items() if value is not None}
+    scored_old = {key: value for key, value in old.items() if value is not None}
+    keys = sorted(scored_new.keys() & scored_old.keys())
+    if not keys:
+        raise NothingInCommon(
+            f"0 problems in common: {len(scored_new)} scored on one side, {len(scored_old)} on the other"
+        )
+    differences = [scored_new[key] - scored_old[key] for key in keys]
+    known = clusters or {}
+    labels: list[Hashable] = [("cluster", known[key]) if key in known else ("alone", key) for key in keys]
+    lower, upper, bound = _bounds(differences, confidence)
+    return PairedDifference(
+        num_pairs=len(keys),
+        dropped_new=len(scored_new) - len(keys),
+        dropped_old=len(scored_old) - len(keys),
+        mean=mean(differences),
+        mean_new=mean([scored_new[key] for key in keys]),
+        mean_old=mean([scored_old[key] for key in keys]),
+        se=standard_error(differences),
+        num_clusters=len(set(labels)),
+        clustered_se=clustered_standard_error(differences, labels),
+        clustered_se_plain=clustered_standard_error(differences, labels, small_sample=False),
+        better=sum(difference > 0 for difference in differences),
+        worse=sum(difference < 0 for difference in differences),
+        equal=sum(difference == 0 for difference in differences),
+        lower=lower,
+        upper=upper,
+        bound=bound,
+        confidence=confidence,
+    )
+
+
+def _bounds(differences: list[float], confidence: float) -> tuple[float, float, str]:
+    """One-sided bounds at `confidence` each: mean -+ t * SE, or exact where the SE would be a false 0."""
+    n, middle = len(differences), mean(differences)
+    if len(set(differences)) == 1:
+        # Nothing differed in n draws, so a deviating problem has probability at most 1 - (1-confidence)^(1/n);
+        # the worst it can bring is -1 (or +1 for the upper bound).
+        rare = 1 - (1 - confidence) ** (1 / n)
+        return middle - rare * (middle + 1), middle + rare * (1 - middle), "exact"
+    se = standard_error(differences)
+    assert se is not None
+    half_width = float(stdtrit(n - 1, confidence)) * se
+    return middle - half_width, middle + half_width, "t"
+
+
+def mcnemar_exact(better: int, worse: int) -> float:
+    """Two-sided exact p-value on discordant pairs; 1.0 when there are none."""
+    n = better + worse
+    tail = sum(math.comb(n, k) for k in range(min(better, worse) + 1))
+    return min(1.0, 2 * tail / 2**n)

@@ -1,0 +1,82 @@
+"""Intervals for a share: accept share, pass rate. Wilson's, never Wald's.
+
+An accept share over users who have several turns each uses `wilson_clustered`: the same formula at a smaller,
+effective n.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from scipy.special import ndtri
+
+from evals.statistics.means import clustered_standard_error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """successes / n with its two-sided interval.
+
+    Example: 8 of 10 -> share .8, low .49016, high .94332, interval "wilson"
+    """
+
+    successes: int
+    n: int
+    share: float | None        # None when n is 0
+    low: float                 # 0 when n is 0: nothing is known
+    high: float                # 1 when n is 0
+    interval: str              # "wilson" or "wilson_clustered"
+    effective_n: float         # n itself, or n over the design effect
+
+
+def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Share:
+    """Wilson score interval of `successes` in `n` independent trials; n = 0 gives share None and [0, 1]."""
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes in {n} trials is not a share")
+    share = successes / n if n else None
+    low, high = _wilson_bounds(share or 0.0, n, confidence)
+    return Share(successes=successes, n=n, share=share, low=low, high=high, interval="wilson", effective_n=float(n))
+
+
+def wilson_clustered(
+    outcomes: Sequence[bool], clusters: Sequence[Hashable | None], *, confidence: float = 0.95
+) -> Share:
+    """Wilson at n / max(1, design effect), clusters being users; a null user is a cluster of its own.
+
+    The design effect is the clustered variance (with factor G/(G-1)) over p(1-p)/n. Where all outcomes are equal it
+    cannot be estimated and counts as 1; turns of one single user count as one observation, the worst case.
+    """
+    n, successes = len(outcomes), sum(map(bool, outcomes))
+    labels = [("null", index) if cluster is None else ("user", cluster) for index, cluster in enumerate(clusters)]
+    if len(labels) != n:
+        raise ValueError(f"{n} outcomes came with {len(labels)} clusters; send one cluster per outcome")
+    share = successes / n if n else None
+    effective_n = n / _design_effect(share, outcomes, labels) if share is not None else 0.0
+    low, high = _wilson_bounds(share or 0.0, effective_n, confidence)
+    return Share(
+        successes=successes, n=n, share=share, low=low, high=high, interval="wilson_clustered", effective_n=effective_n
+    )
+
+
+def _design_effect(share: float, outcomes: Sequence[bool], labels: Sequence[Hashable]) -> float:
+    n = len(outcomes)
+    if len(set(labels)) == 1:
+        return float(n)
+    binomial_variance = share * (1 - share) / n
+    if binomial_variance == 0:
+        return 1.0
+    clustered = clustered_standard_error([float(outcome) for outcome in outcomes], labels)
+    assert clustered is not None
+    return max(1.0, clustered**2 / binomial_variance)
+
+
+def _wilson_bounds(share: float, n: float, confidence: float) -> tuple[float, float]:
+    if n == 0:
+        return 0.0, 1.0
+    z = float(ndtri(0.5 + confidence / 2))
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half_width = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    # At 0 and n the bound is exactly 0 or 1; rounding would leave 1e-17 there.
+    low = 0.0 if share == 0 else max(0.0, centre - half_width)
+    high = 1.0 if share == 1 else min(1.0, centre + half_width)
+    return low, high

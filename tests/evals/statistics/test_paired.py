@@ -1,0 +1,103 @@
+import csv
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_rel
+from statsmodels.stats.contingency_tables import mcnemar
+
+from evals.statistics.paired import NothingInCommon, mcnemar_exact, paired_difference
+
+
+def test_pairs_are_joined_on_keys_and_the_rest_is_reported():
+    result = paired_difference({"a": 1, "b": 1, "c": 0}, {"a": 0, "b": 1, "d": 1})
+    assert (result.num_pairs, result.mean, result.dropped_new, result.dropped_old) == (2, 0.5, 1, 1)
+
+
+def test_an_unscored_answer_drops_its_pair_and_is_not_a_zero():
+    result = paired_difference({"a": 1, "b": None}, {"a": 1, "b": 1})
+    assert (result.num_pairs, result.mean, result.dropped_old) == (1, 0.0, 1)
+
+
+def test_nothing_in_common_is_refused():
+    with pytest.raises(NothingInCommon, match="0 problems in common"):
+        paired_difference({"c": 1}, {"a": 1, "b": 0})
+
+
+def test_the_lower_bound_is_the_one_sided_t_bound():
+    new = {str(index): float(index % 3 != 0) for index in range(30)}
+    old = {str(index): float(index % 2 == 0) for index in range(30)}
+    result = paired_difference(new, old)
+    interval = ttest_rel(list(new.values()), list(old.values()), alternative="greater").confidence_interval(0.95)
+    assert result.lower == pytest.approx(interval.low)
+    assert result.bound == "t"
+
+
+def test_the_bound_is_exact_when_no_answer_differs():
+    # 100 equal answers: a problem that got worse has probability at most 1 - .05^(1/100) = .02951
+    same = {str(index): float(index % 2) for index in range(100)}
+    result = paired_difference(same, same)
+    assert (result.bound, result.mean, result.se) == ("exact", 0.0, 0.0)
+    assert result.lower == pytest.approx(-(1 - 0.05 ** (1 / 100)))
+
+
+def test_three_equal_answers_prove_very_little():
+    same = {"a": 1, "b": 1, "c": 0}
+    assert paired_difference(same, same).lower == pytest.approx(-0.6316, abs=1e-4)
+
+
+def test_a_single_pair_has_no_error_and_an_exact_bound():
+    result = paired_difference({"a": 1}, {"a": 1})
+    assert (result.se, result.clustered_se) == (None, None)
+    assert result.lower == pytest.approx(-0.95)
+
+
+def test_clustered_error_is_unknown_for_one_family():
+    result = paired_difference({"a": 1, "b": 0}, {"a": 0, "b": 0}, clusters={"a": "sum", "b": "sum"})
+    assert (result.num_clusters, result.clustered_se) == (1, None)
+
+
+def test_clustered_error_by_family():
+    # differences 1, 1 | -1, -1: mean 0, cluster sums 2, -2; sqrt(8) / 4 = .7071, with factor 2 -> 1
+    new, old = {"a": 1, "b": 1, "c": 0, "d": 0}, {"a": 0, "b": 0, "c": 1, "d": 1}
+    result = paired_difference(new, old, clusters={"a": "x", "b": "x", "c": "y", "d": "y"})
+    assert (result.clustered_se_plain, result.clustered_se) == (pytest.approx(0.70711, abs=1e-5), pytest.approx(1.0))
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=40))
+def test_swapping_the_sides_mirrors_every_number(pairs):
+    new = {str(index): pair[0] for index, pair in enumerate(pairs)}
+    old = {str(index): pair[1] for index, pair in enumerate(pairs)}
+    there, back = paired_difference(new, old), paired_difference(old, new)
+    assert back.mean == pytest.approx(-there.mean)
+    assert back.lower == pytest.approx(-there.upper)
+    assert (back.better, back.worse) == (there.worse, there.better)
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "p_value"), [(121, 59, 4.434e-6), (10, 5, 0.30176), (9, 5, 0.42395), (0, 0, 1.0)]
+)
+def test_mcnemar_gives_the_reference_values(better, worse, p_value):
+    assert mcnemar_exact(better, worse) == pytest.approx(p_value, rel=1e-3)
+
+
+def test_mcnemar_equals_statsmodels():
+    assert mcnemar_exact(7, 2) == pytest.approx(mcnemar([[5, 7], [2, 9]], exact=True).pvalue)
+
+
+def terminal_bench_scores(agent: str) -> dict[str, float]:
+    samples = os.environ.get("STROP_SAMPLES")
+    if not samples:
+        pytest.skip("STROP_SAMPLES does not point at the sample files")
+    with (Path(samples) / "terminal-bench" / "matrix_13agents_80tasks_5runs.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["agent"].endswith(agent)]
+    return {row["task"]: row["run_outcomes"].count("1") / len(row["run_outcomes"]) for row in rows}
+
+
+def test_terminal_bench_opus_against_sonnet_as_published():
+    opus, sonnet = terminal_bench_scores("droid_claude-4-1-opus"), terminal_bench_scores("droid_claude-4-sonnet")
+    result = paired_difference(opus, sonnet)
+    assert (result.num_pairs, result.better, result.worse, result.equal) == (80, 23, 10, 47)
+    assert (result.mean, result.se) == (pytest.approx(0.0825), pytest.approx(0.030542, abs=1e-6))

@@ -1,0 +1,31 @@
+import pytest
+
+from evals.statistics.wins import win_rate
+
+
+def test_ties_are_half_a_win_and_shrink_the_error():
+    rate = win_rate([1] * 6 + [0.5] * 3 + [0])
+    assert (rate.rate, rate.se) == (0.75, pytest.approx(0.1118, abs=1e-4))
+    assert (rate.wins, rate.ties, rate.losses) == (6, 3, 1)
+
+
+def test_undecided_judgements_stay_outside_the_rate():
+    rate = win_rate([1, None, None, 0])
+    assert (rate.rate, rate.undecided) == (0.5, 2)
+
+
+def test_nothing_decided_is_no_rate():
+    rate = win_rate([None])
+    assert (rate.rate, rate.se, rate.low) == (None, None, None)
+
+
+def test_the_interval_follows_the_clusters_when_there_are_some():
+    # two items with two results each: clustered se .5 (see test_means), wider than the plain .28868
+    rate = win_rate([1, 1, 0, 0], clusters=["a", "a", "b", "b"])
+    assert (rate.se, rate.clustered_se) == (pytest.approx(0.28868, abs=1e-5), pytest.approx(0.5))
+    assert (rate.low, rate.high) == (0.0, 1.0)
+
+
+def test_other_numbers_are_no_results():
+    with pytest.raises(ValueError, match="no results"):
+        win_rate([0.7])
