@@ -1,7 +1,7 @@
 """What every test may ask for: a real PostgreSQL and Valkey, projects and the people in them, the model, outside data.
 
-Nothing is started until a test asks for it. The database is used through the app's own role, so row-level security is in
-force; `database="owner"` migrates.
+Nothing is started until a test asks for it. The database is used through the app's own role, so row-level security is
+in force; the alias `owner` migrates.
 """
 
 import os

@@ -1,9 +1,10 @@
 """The embedded PostgreSQL: created once, started in the foreground, recovered after any kill.
 
-Unix socket only, SCRAM everywhere, data checksums, two roles: `strop_owner` owns the tables and migrates, `strop_app` is
-what every process of the product uses and is held to row-level security.
+Unix socket only, SCRAM everywhere, data checksums, two roles: `strop_owner` owns the tables and migrates, `strop_app`
+is what every process of the product uses and is held to row-level security.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -162,10 +163,8 @@ class Postgres:
         deadline = time.monotonic() + 20
         while orphans := cluster_processes(self.cluster_name):
             for pid in orphans:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             if time.monotonic() > deadline:
                 raise TimeoutError(f"processes {orphans} of {self.cluster_name} do not end")
             time.sleep(0.02)

@@ -1,5 +1,6 @@
-"""One supervised program: how it is started, known to be ready, and stopped, and what is left when we are killed: nothing."""
+"""One supervised program: how it is started, known to be ready and stopped. When we are killed, it dies too."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -60,19 +61,15 @@ def stop(process: subprocess.Popen[bytes], service: Service) -> int:
     """Ask, wait, then kill; returns the exit status. Nothing of the process group is left afterwards."""
     if process.poll() is None:
         process.send_signal(service.stop_signal)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(service.stop_s)
-        except subprocess.TimeoutExpired:
-            pass
     kill_group(process.pid)
     return process.wait()
 
 
 def kill_group(group: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def wait_ready(process: subprocess.Popen[bytes], service: Service) -> None:

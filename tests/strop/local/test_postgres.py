@@ -118,7 +118,7 @@ def test_a_cluster_of_another_major_version_is_refused_by_name(fresh: Postgres):
     process, what = start(fresh)
     service.stop(process, what)
     (fresh.data / "PG_VERSION").write_text("15\n")
-    with pytest.raises(binaries.BinaryMissing, match="made by PostgreSQL 15 .* set PG_BIN to a 15"):
+    with pytest.raises(binaries.BinaryMissing, match=r"made by PostgreSQL 15 .* set PG_BIN to a 15"):
         fresh.prepare()
 
 

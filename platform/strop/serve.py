@@ -1,0 +1,60 @@
+"""The web process: `python -m strop.serve`. One uvicorn, one port: pages, API, gateway and live streams.
+
+On SIGTERM it stays reachable and answers /readyz with 503 until open answers are finished (25 s at most), then exits 0.
+"""
+
+import os
+import time
+from types import FrameType
+
+import uvicorn
+
+from strop.traffic import traffic
+
+DRAIN_S = 25.0
+HANG_UP_S = 0.5  # long polls and live pages are let go after this; whoever asked asks the next process
+
+
+class Server(uvicorn.Server):
+    _stop_asked_at: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._stop_asked_at is not None:
+            self.force_exit = self.should_exit = True
+        self._stop_asked_at = time.monotonic()
+        traffic.drain()
+
+    async def on_tick(self, counter: int) -> bool:
+        is_over = await super().on_tick(counter)
+        if self._stop_asked_at is None or is_over:
+            return is_over
+        waited_s = time.monotonic() - self._stop_asked_at
+        if waited_s > HANG_UP_S:
+            traffic.hang_up()
+        self.should_exit = traffic.num_open == 0 or waited_s > DRAIN_S
+        return self.should_exit
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "strop.settings")
+    os.environ.setdefault("STROP_DB_POOL", "1")
+    from django.conf import settings
+
+    config = uvicorn.Config(
+        "strop.asgi:application",
+        host=settings.HOST,
+        port=settings.PORT,
+        lifespan="off",
+        http="httptools",
+        loop="asyncio",
+        ws="none",
+        access_log=False,
+        log_config=None,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+    )
+    Server(config).run()
+
+
+if __name__ == "__main__":
+    main()
