@@ -1,0 +1,202 @@
+"""Problem sets, runs on them, and what was measured: scores, judge calls, comparisons."""
+
+from django.db import models
+from django.db.models import Q
+
+from registry.ids import new_uuid
+from registry.tenancy import TenantModel
+
+
+class Benchmark(TenantModel):
+    """A named, versioned problem set; immutable once it has problems and a digest."""
+
+    name = models.CharField(max_length=100)
+    version = models.PositiveIntegerField(default=1)
+    description = models.TextField(default="", blank=True)
+    is_held_out = models.BooleanField(default=True)  # live turns may not link to it, and nothing trains on it
+    digest = models.CharField(max_length=64, default="", blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name", "version"], name="benchmark_version")]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+class Problem(TenantModel):
+    """One item. Exactly one of `messages` and `prompt`; `tests` is what the scorer runs."""
+
+    benchmark = models.ForeignKey(Benchmark, on_delete=models.CASCADE, related_name="problems")
+    problem_id = models.CharField(max_length=128)
+    messages = models.JSONField(null=True)
+    prompt = models.TextField(null=True)
+    tests = models.JSONField(null=True)
+    reference = models.TextField(null=True)
+    slices = models.JSONField(default=dict)  # e.g. {"family": "sum", "half": "unseen"}
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["benchmark", "problem_id"], name="problem_in_benchmark"),
+            models.CheckConstraint(
+                condition=Q(messages__isnull=True) ^ Q(prompt__isnull=True), name="messages_or_prompt"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.benchmark}/{self.problem_id}"
+
+
+class RunState(models.TextChoices):
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class EvalRun(TenantModel):
+    """One checkpoint, or one external model, measured on one benchmark."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    benchmark = models.ForeignKey(Benchmark, on_delete=models.PROTECT, related_name="runs")
+    checkpoint = models.CharField(max_length=100, null=True)  # <policy>@<version>
+    model = models.CharField(max_length=200, null=True)
+    scorer = models.CharField(max_length=60)
+    sampling = models.JSONField(default=dict)
+    source = models.JSONField(default=dict)  # {"format", "writer_version", "sha256"} of an import
+    state = models.CharField(max_length=8, choices=RunState, default=RunState.RUNNING)
+    started_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True)
+    error = models.TextField(default="", blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "benchmark", "checkpoint"], name="run_by_checkpoint")]
+
+    def __str__(self) -> str:
+        return f"{self.checkpoint or self.model} on {self.benchmark}"
+
+
+class ScoreStatus(models.TextChoices):
+    SCORED = "scored"
+    UNSCORED = "unscored"  # nothing to measure, or not measurable
+    ERROR = "error"  # the completion could not be had
+    INFRA = "infra"  # our own sandbox or service failed: masked, never a 0
+
+
+class Score(TenantModel):
+    """One measurement in [0, 1], or unscored: of an answer in a run, or of a live turn."""
+
+    run = models.ForeignKey(EvalRun, on_delete=models.CASCADE, null=True, related_name="scores")
+    problem = models.ForeignKey(Problem, on_delete=models.PROTECT, null=True, related_name="scores")
+    turn_ref = models.CharField(max_length=128, null=True)
+    scorer = models.CharField(max_length=60)
+    scorer_version = models.CharField(max_length=20, default="1")
+    repeat = models.PositiveIntegerField(default=0)
+    status = models.CharField(max_length=8, choices=ScoreStatus)
+    value = models.FloatField(null=True)
+    explanation = models.TextField(default="", blank=True)
+    parts = models.JSONField(default=dict)
+    output = models.TextField(default="", blank=True)
+    usage = models.JSONField(default=dict)
+    cost_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)  # None: unpriced
+    latency_ms = models.FloatField(null=True)
+    sandbox_level = models.CharField(max_length=40, default="", blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "problem", "scorer", "repeat"],
+                condition=Q(run__isnull=False),
+                name="one_score_per_answer",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "turn_ref", "scorer", "scorer_version"],
+                condition=Q(turn_ref__isnull=False),
+                name="one_score_per_turn",
+            ),
+            models.CheckConstraint(
+                condition=Q(run__isnull=True) ^ Q(turn_ref__isnull=True), name="score_of_run_or_turn"
+            ),
+            models.CheckConstraint(
+                condition=Q(status="scored", value__gte=0, value__lte=1)
+                | (~Q(status="scored") & Q(value__isnull=True)),
+                name="value_iff_scored",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.scorer} {self.value if self.value is not None else self.status}"
+
+
+class VerdictKind(models.TextChoices):
+    LEFT = "left"
+    RIGHT = "right"
+    TIE = "tie"
+    BOTH_BAD = "both_bad"
+    INVALID = "invalid"
+    ERROR = "error"
+
+
+class JudgeVersion(TenantModel):
+    """A judge as it was when it judged: model, prompt and parser. Changing any part makes a new row."""
+
+    name = models.CharField(max_length=100)
+    model = models.CharField(max_length=200)
+    prompt_digest = models.CharField(max_length=64)
+    parser_version = models.CharField(max_length=20)
+    sampling = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "name", "model", "prompt_digest", "parser_version"], name="judge_version"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.model})"
+
+
+class Comparison(TenantModel):
+    """Two completions to one prompt with a verdict; by a judge (both orders must agree), a person or the tests."""
+
+    problem = models.ForeignKey(Problem, on_delete=models.PROTECT, null=True, related_name="comparisons")
+    left = models.CharField(max_length=200)  # <policy>@<version> or a model's name
+    right = models.CharField(max_length=200)
+    left_text = models.TextField(default="", blank=True)
+    right_text = models.TextField(default="", blank=True)
+    by = models.CharField(max_length=10)  # judge | person | tests
+    judge = models.ForeignKey(JudgeVersion, on_delete=models.PROTECT, null=True, related_name="comparisons")
+    verdict = models.CharField(max_length=8, choices=VerdictKind)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "left", "right"], name="comparison_by_pair")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["problem", "left", "right", "judge"], condition=Q(by="judge"), name="one_verdict_per_judge"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.left} vs {self.right}: {self.verdict}"
+
+
+class JudgeCall(TenantModel):
+    """One request to a judge, in one order, with its raw answer."""
+
+    comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="calls")
+    judge = models.ForeignKey(JudgeVersion, on_delete=models.PROTECT, related_name="calls")
+    order = models.CharField(max_length=2)  # lr: left shown as A; rl: right shown as A
+    cache_key = models.CharField(max_length=64)
+    verdict = models.CharField(max_length=8, choices=VerdictKind)
+    raw = models.TextField(default="", blank=True)
+    error = models.TextField(default="", blank=True)
+    usage = models.JSONField(default=dict)
+    cost_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
+    latency_ms = models.FloatField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.order}: {self.verdict}"

@@ -1,0 +1,261 @@
+"""What users and the product told us: sessions, turns, signals, and the labels and flags made from them.
+
+Turn holds the small columns that lists and labels need. The large ones (messages, tokens) live in `feedback_turnpayload`,
+partitioned by month of `at`, referenced by nothing.
+"""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+
+from registry.tenancy import TenantModel
+
+
+class LedgerItem(TenantModel):
+    """Every item ever accepted, by its sender's id: same id and body is a duplicate, other body a conflict."""
+
+    item_id = models.CharField(max_length=128)
+    kind = models.CharField(max_length=6)  # turn | signal
+    body_hash = models.BinaryField(max_length=32)
+    outcome = models.CharField(max_length=12, default="accepted")  # later: expired, redacted, deleted
+    received_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "item_id"], name="item_id_in_project")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.item_id}"
+
+
+class OutcomeCount(TenantModel):
+    """How many received items ended in which outcome, by hour; the sum over outcomes is what was received.
+
+    Requests refused whole are counted apart, as outcome `request:<status>`.
+    """
+
+    hour = models.DateTimeField()
+    outcome = models.CharField(max_length=20)
+    count = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "hour", "outcome"], name="one_count_per_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.outcome} {self.count}"
+
+
+class AgentSession(TenantModel):
+    """One conversation of one end user with one agent."""
+
+    session_id = models.CharField(max_length=128)
+    user = models.CharField(max_length=200, null=True)
+    surface = models.CharField(max_length=100, null=True)
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    num_turns = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "session_id"], name="session_id_in_project")]
+        indexes = [models.Index(fields=["project", "-last_at"], name="session_by_time")]
+
+    def __str__(self) -> str:
+        return self.session_id
+
+
+class Outcome(models.TextChoices):
+    ACCEPT = "accept"
+    REJECT = "reject"
+    SILENCE = "silence"
+    UNKNOWN = "unknown"
+
+
+class Turn(TenantModel):
+    """One prompt -> completion exchange; `label` is its current Label, None until it settles."""
+
+    turn_id = models.CharField(max_length=128)
+    session = models.ForeignKey(AgentSession, on_delete=models.CASCADE, related_name="turns")
+    index = models.IntegerField(default=0)
+    at = models.DateTimeField()
+    received_at = models.DateTimeField(default=timezone.now)
+    policy = models.CharField(max_length=60, null=True)  # with version: our own weights
+    version = models.IntegerField(null=True)
+    model = models.CharField(max_length=200, null=True)  # an external model instead; neither: origin unknown
+    group = models.CharField(max_length=128, null=True)
+    problem = models.CharField(max_length=300, null=True)  # <benchmark>@<version>/<id>
+    surface = models.CharField(max_length=100, null=True)
+    language = models.CharField(max_length=60, null=True)
+    user = models.CharField(max_length=200, null=True)
+    source = models.CharField(max_length=12, default="production")
+    sampling = models.JSONField(null=True)
+    finish_reason = models.CharField(max_length=40, null=True)
+    error = models.TextField(null=True)
+    input_tokens = models.IntegerField(null=True)
+    cache_read_tokens = models.IntegerField(null=True)
+    cache_write_tokens = models.IntegerField(null=True)
+    output_tokens = models.IntegerField(null=True)
+    reasoning_tokens = models.IntegerField(null=True)
+    ttft_ms = models.FloatField(null=True)
+    latency_ms = models.FloatField(null=True)
+    num_completion_chars = models.IntegerField(default=0)
+    has_logprobs = models.BooleanField(default=False)  # token ids, logprobs and versions are all there
+    is_shown = models.BooleanField(default=True)
+    label = models.ForeignKey("Label", on_delete=models.SET_NULL, null=True, related_name="+")
+    outcome = models.CharField(max_length=7, choices=Outcome, null=True)  # of the current label
+    settled_at = models.DateTimeField(null=True)
+    settle_due = models.DateTimeField(null=True)  # when silence settles it
+    is_excluded = models.BooleanField(default=False)  # a reviewer took it out of training
+    reward_override = models.FloatField(null=True)  # a reviewer's word beats the recipe
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "turn_id"], name="turn_id_in_project"),
+            models.CheckConstraint(
+                condition=Q(outcome__isnull=True) | Q(outcome__in=Outcome.values), name="outcome_known"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["project", "-at"], name="turn_by_time"),
+            models.Index(fields=["project", "policy", "version", "settled_at"], name="turn_by_version"),
+            models.Index(fields=["project", "session", "index"], name="turn_by_session"),
+            models.Index(fields=["settle_due"], condition=Q(settled_at__isnull=True), name="turn_unsettled"),
+        ]
+
+    def __str__(self) -> str:
+        return self.turn_id
+
+    @property
+    def checkpoint(self) -> str | None:
+        return None if self.version is None else f"{self.policy}@{self.version}"
+
+
+class TurnPayload(models.Model):
+    """The large part of a turn, one row per turn in a monthly partition. Written by COPY, never by save()."""
+
+    pk = models.CompositePrimaryKey("project_id", "turn_id", "at")
+    project_id = models.UUIDField()
+    turn_id = models.CharField(max_length=128)
+    at = models.DateTimeField()
+    messages = models.JSONField(null=True)
+    prompt = models.TextField(null=True)
+    completion = models.TextField()
+    tool_calls = models.JSONField(default=list)
+    prompt_token_ids = ArrayField(models.IntegerField(), null=True)
+    completion_token_ids = ArrayField(models.IntegerField(), null=True)
+    logprobs = ArrayField(models.FloatField(), null=True)
+    weight_versions = models.JSONField(null=True)  # spans [first, end exclusive, version]
+    routed_experts = models.JSONField(null=True)
+    metadata = models.JSONField(default=dict)
+
+    class Meta:
+        managed = False  # partitioned; made by the migration's SQL
+        db_table = "feedback_turnpayload"
+
+    def __str__(self) -> str:
+        return self.turn_id
+
+
+class UserSignal(TenantModel):
+    """An event from the product about a turn or a session; `turn` stays None while the turn is not here."""
+
+    signal_id = models.CharField(max_length=128)
+    turn_ref = models.CharField(max_length=128, null=True)
+    session_ref = models.CharField(max_length=128, null=True)
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, null=True, related_name="signals")
+    kind = models.CharField(max_length=100)
+    value = models.FloatField(null=True)
+    text = models.TextField(null=True)
+    at = models.DateTimeField()
+    received_at = models.DateTimeField(default=timezone.now)
+    user = models.CharField(max_length=200, null=True)
+    supersedes = models.CharField(max_length=128, null=True)
+    metadata = models.JSONField(default=dict)
+    expired_at = models.DateTimeField(null=True)  # an orphan whose turn never came
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "signal_id"], name="signal_id_in_project"),
+            models.CheckConstraint(
+                condition=Q(turn_ref__isnull=True) ^ Q(session_ref__isnull=True), name="signal_names_turn_or_session"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["project", "-at"], name="signal_by_time"),
+            models.Index(
+                fields=["project", "turn_ref"],
+                condition=Q(turn__isnull=True, turn_ref__isnull=False, expired_at__isnull=True),
+                name="signal_orphan",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.signal_id}"
+
+    @property
+    def is_orphan(self) -> bool:
+        return self.turn_ref is not None and self.turn_id is None and self.expired_at is None
+
+
+class LabelRecipe(TenantModel):
+    """A version of how signals become labels. Immutable."""
+
+    version = models.PositiveIntegerField()
+    body = models.JSONField()
+    digest = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "version"], name="recipe_version_in_project")]
+
+    def __str__(self) -> str:
+        return f"label recipe {self.version}"
+
+
+class Label(TenantModel):
+    """What the signals of one turn meant when it was written; never changed, a later one replaces it."""
+
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="labels")
+    recipe_version = models.PositiveIntegerField()
+    outcome = models.CharField(max_length=7, choices=Outcome)
+    value = models.FloatField()
+    reason = models.TextField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["turn", "-id"], name="label_by_turn")]
+
+    def __str__(self) -> str:
+        return f"{self.outcome} ({self.reason})"
+
+
+class FlagState(models.TextChoices):
+    OPEN = "open"
+    RESOLVED = "resolved"
+
+
+class FlagResolution(models.TextChoices):
+    FINE = "fine"  # looked at, nothing to do
+    EXCLUDED = "excluded"  # the turn is taken out of training
+    OVERRIDDEN = "overridden"  # the reviewer's reward is used instead
+
+
+class Flag(TenantModel):
+    """A turn that a triage rule wants a person to look at."""
+
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="flags")
+    rule = models.CharField(max_length=60)
+    reason = models.TextField()
+    state = models.CharField(max_length=8, choices=FlagState, default=FlagState.OPEN)
+    resolution = models.CharField(max_length=10, choices=FlagResolution, null=True)
+    reward_override = models.FloatField(null=True)
+    note = models.TextField(default="", blank=True)
+    reviewer = models.CharField(max_length=200, null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    resolved_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["turn", "rule"], name="one_flag_per_rule")]
+        indexes = [models.Index(F("project"), F("created_at").desc(), condition=Q(state="open"), name="flag_open")]
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.reason}"

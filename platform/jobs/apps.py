@@ -1,0 +1,10 @@
+from django.apps import AppConfig
+
+
+class JobsConfig(AppConfig):
+    name = "jobs"
+
+    def ready(self) -> None:
+        from jobs import handlers, services
+
+        handlers.schedule("jobs.forget-done", 3600, lambda: services.forget_done() and None)

@@ -1,0 +1,191 @@
+"""What every room refers to: projects and who may do what, policies and their checkpoints, prices, the audit trail."""
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from registry.ids import new_uuid
+from registry.tenancy import TenantModel
+
+
+class Project(models.Model):
+    """A tenant. Its settings are validated by `registry.project_settings.ProjectSettings`."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    slug = models.SlugField(max_length=60, unique=True)
+    name = models.CharField(max_length=120)
+    settings = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Role(models.TextChoices):
+    OWNER = "owner"
+    ENGINEER = "engineer"
+    REVIEWER = "reviewer"
+    VIEWER = "viewer"
+
+    @property
+    def rank(self) -> int:
+        """Higher may do all that lower may: viewer 0, reviewer 1, engineer 2, owner 3."""
+        return (Role.VIEWER, Role.REVIEWER, Role.ENGINEER, Role.OWNER).index(self)
+
+    def may(self, needed: "Role") -> bool:
+        return self.rank >= needed.rank
+
+
+class Member(TenantModel):
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "user"], name="one_membership_per_user"),
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} as {self.role}"
+
+
+class Scope(models.TextChoices):
+    INGEST = "ingest"
+    READ = "read"
+    INFER = "infer"
+    TRAIN = "train"
+    ADMIN = "admin"
+
+
+class ApiKey(TenantModel):
+    """A key is `<prefix>.<secret>`; only the SHA-256 of the secret is kept."""
+
+    name = models.CharField(max_length=120)
+    prefix = models.CharField(max_length=20, unique=True)
+    digest = models.BinaryField(max_length=32)
+    scopes = ArrayField(models.CharField(max_length=10, choices=Scope))
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix})"
+
+    @property
+    def is_live(self) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
+
+
+class Policy(TenantModel):
+    """A network being trained, and the line of its checkpoints."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    name = models.SlugField(max_length=60)
+    description = models.TextField(default="", blank=True)
+    source = models.CharField(max_length=500, default="", blank=True)  # where the first checkpoint came from
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="policy_name_in_project")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class CheckpointState(models.TextChoices):
+    CANDIDATE = "candidate"
+    CANARY = "canary"
+    SERVING = "serving"
+    RETIRED = "retired"
+    REJECTED = "rejected"
+
+
+class Checkpoint(TenantModel):
+    """Immutable weights with a name that is never used again: `<policy>@<version>`."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="checkpoints")
+    version = models.PositiveIntegerField()
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="children")
+    state = models.CharField(max_length=10, choices=CheckpointState, default=CheckpointState.CANDIDATE)
+    tree_digest = models.CharField(max_length=64)
+    folder = models.CharField(max_length=500)  # relative to the home's checkpoints folder
+    num_bytes = models.PositiveBigIntegerField()
+    optimizer_step = models.PositiveIntegerField(default=0)
+    update_run_id = models.UUIDField(null=True, unique=True)  # one registered checkpoint per UpdateRun
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["policy", "version"], name="version_never_reused"),
+            models.CheckConstraint(condition=Q(state__in=CheckpointState.values), name="checkpoint_state_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.policy.name}@{self.version}"
+
+
+class Deployment(TenantModel):
+    """Which checkpoint an alias of a policy points to. `fence` grows with every move; the last move wins."""
+
+    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="deployments")
+    alias = models.SlugField(max_length=60, default="default")
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="+")
+    previous = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
+    canary = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
+    canary_share = models.FloatField(default=0.0)
+    fence = models.PositiveBigIntegerField(default=1)
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["policy", "alias"], name="alias_in_policy"),
+            models.CheckConstraint(condition=Q(canary_share__gte=0, canary_share__lte=1), name="share_is_a_share"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.policy.name}:{self.alias}"
+
+
+class PriceCard(TenantModel):
+    """Prices of one model from a date on, in USD per million tokens. Immutable: a change is a new card."""
+
+    model = models.CharField(max_length=200)
+    valid_from = models.DateTimeField()
+    input_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
+    cache_read_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
+    cache_write_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
+    output_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
+    device_hour_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "model", "valid_from"], name="one_card_per_date")]
+
+    def __str__(self) -> str:
+        return f"{self.model} from {self.valid_from:%F}"
+
+
+class AuditEvent(TenantModel):
+    """Who did what to what, why, and how it was before. The database refuses changes and deletions."""
+
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=200)  # a user name, `key:<prefix>`, or `strop` for the loop itself
+    verb = models.CharField(max_length=60)
+    object_kind = models.CharField(max_length=60)
+    object_id = models.CharField(max_length=200)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    reason = models.TextField(default="", blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-at"], name="audit_by_time")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.verb} {self.object_kind} {self.object_id}"

@@ -1,0 +1,27 @@
+"""A project's settings, read from its JSON column with defaults and checked when they are changed."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from registry.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectSettings:
+    decision_window_s: float = 120.0  # after this, shown and nothing is silence
+    horizon_days: float = 400.0  # items older than this are refused, imports excepted
+    orphan_hours: float = 24.0 * 7  # a signal whose turn has not come by then expires
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "ProjectSettings":
+        """Raises InvalidInput naming the first field that is unknown or not a positive number."""
+        known = {field.name for field in fields(cls)}
+        for name, value in values.items():
+            if name not in known:
+                raise InvalidInput(f"unknown project setting; known are {', '.join(sorted(known))}", field=name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+                raise InvalidInput(f"found {value!r}; give a positive number", field=name)
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

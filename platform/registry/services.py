@@ -1,0 +1,224 @@
+"""Verbs on what every room refers to: projects, keys, policies, checkpoints, deployments and the audit trail.
+
+All but `create_project` and `find_project` run inside `with tenant(project_id):`.
+"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import Max
+from django.utils import timezone
+
+from registry import auth
+from registry.errors import Conflict, InvalidInput, NotFound
+from registry.ids import new_uuid
+from registry.models import (
+    ApiKey,
+    AuditEvent,
+    Checkpoint,
+    CheckpointState,
+    Deployment,
+    Member,
+    Policy,
+    Project,
+    Role,
+    Scope,
+)
+from registry.project_settings import ProjectSettings
+from registry.tenancy import directory, tenant
+
+LOOP = "strop"  # the actor when nobody asked: the loop itself
+
+
+def audit(
+    verb: str,
+    object_kind: str,
+    object_id: object,
+    *,
+    actor: str,
+    before: Any = None,
+    after: Any = None,
+    reason: str = "",
+) -> AuditEvent:
+    return AuditEvent.objects.create(
+        verb=verb,
+        object_kind=object_kind,
+        object_id=str(object_id),
+        actor=actor,
+        before=before,
+        after=after,
+        reason=reason,
+    )
+
+
+def create_project(slug: str, name: str, *, owner: AbstractBaseUser | None = None, **settings: float) -> Project:
+    """A new tenant; `settings` are fields of ProjectSettings."""
+    ProjectSettings.of(settings)
+    project_id = new_uuid()
+    with tenant(project_id):
+        project = Project.objects.create(id=project_id, slug=slug, name=name, settings=settings)
+        if owner is not None:
+            Member.objects.create(user=owner, role=Role.OWNER)
+        audit("create", "project", slug, actor=LOOP if owner is None else owner.get_username(), after=settings)
+    return project
+
+
+def find_project(slug: str) -> Project:
+    """Raises NotFound."""
+    with directory():
+        project = Project.objects.filter(slug=slug).first()
+    if project is None:
+        raise NotFound(f"no project {slug!r}", field="project")
+    return project
+
+
+def all_projects() -> list[Project]:
+    with directory():
+        return list(Project.objects.order_by("created_at"))
+
+
+def project_settings(project_id: UUID) -> ProjectSettings:
+    return ProjectSettings.of(Project.objects.values_list("settings", flat=True).get(id=project_id))
+
+
+def change_project_settings(project: Project, *, actor: str, **changes: float) -> ProjectSettings:
+    new = ProjectSettings.of(project.settings | changes)
+    audit("change", "project settings", project.slug, actor=actor, before=project.settings, after=new.to_json())
+    project.settings = new.to_json()
+    project.save(update_fields=["settings"])
+    return new
+
+
+def create_key(
+    name: str,
+    scopes: list[str],
+    *,
+    actor: str,
+    expires_at: datetime | None = None,
+    created_by: AbstractBaseUser | None = None,
+) -> tuple[str, ApiKey]:
+    """(the key's text, which is shown this once, its row). Raises InvalidInput for an unknown or no scope."""
+    wrong = [scope for scope in scopes if scope not in Scope.values]
+    if wrong or not scopes:
+        raise InvalidInput(f"found {wrong or 'none'}; choose from {', '.join(Scope.values)}", field="scopes")
+    if expires_at is not None and expires_at <= timezone.now():
+        raise InvalidInput("lies in the past", field="expires_at")
+    text, prefix, digest = auth.new_key_text()
+    key = ApiKey.objects.create(
+        name=name,
+        prefix=prefix,
+        digest=digest,
+        scopes=sorted(set(scopes)),
+        expires_at=expires_at,
+        created_by=created_by,
+    )
+    audit("create", "key", prefix, actor=actor, after={"name": name, "scopes": key.scopes})
+    return text, key
+
+
+def revoke_key(prefix: str, *, actor: str, reason: str = "") -> ApiKey:
+    key = ApiKey.objects.filter(prefix=prefix).first()
+    if key is None:
+        raise NotFound(f"no key {prefix!r}", field="prefix")
+    if key.revoked_at is None:
+        key.revoked_at = timezone.now()
+        key.save(update_fields=["revoked_at"])
+        audit("revoke", "key", prefix, actor=actor, reason=reason)
+    return key
+
+
+def create_policy(name: str, *, source: str, actor: str, description: str = "") -> Policy:
+    if Policy.objects.filter(name=name).exists():
+        raise Conflict(f"policy {name!r} exists in this project; choose another name", field="name")
+    policy = Policy.objects.create(name=name, source=source, description=description)
+    audit("create", "policy", name, actor=actor, after={"source": source})
+    return policy
+
+
+def find_policy(name: str) -> Policy:
+    policy = Policy.objects.filter(name=name).first()
+    if policy is None:
+        raise NotFound(f"no policy {name!r} in this project", field="policy")
+    return policy
+
+
+def parse_checkpoint_name(text: str) -> tuple[str, int]:
+    """`editor@3` -> ("editor", 3). Raises InvalidInput."""
+    name, at, version = text.rpartition("@")
+    if not (at and name and version.isascii() and version.isdigit()):
+        raise InvalidInput(f"found {text!r}; write <policy>@<version>, e.g. editor@3", field="checkpoint")
+    return name, int(version)
+
+
+def find_checkpoint(text: str) -> Checkpoint:
+    name, version = parse_checkpoint_name(text)
+    checkpoint = (
+        Checkpoint.objects.select_related("policy", "parent").filter(policy__name=name, version=version).first()
+    )
+    if checkpoint is None:
+        raise NotFound(f"no checkpoint {text!r} in this project", field="checkpoint")
+    return checkpoint
+
+
+def next_version(policy: Policy) -> int:
+    """One above every version ever registered; callers that reserve versions take the larger of both."""
+    return (policy.checkpoints.aggregate(last=Max("version"))["last"] or 0) + 1
+
+
+def register_checkpoint(
+    policy: Policy,
+    *,
+    version: int,
+    parent: Checkpoint | None,
+    tree_digest: str,
+    folder: str,
+    num_bytes: int,
+    optimizer_step: int,
+    actor: str,
+    update_run_id: UUID | None = None,
+    state: CheckpointState = CheckpointState.CANDIDATE,
+) -> Checkpoint:
+    """The row that makes a verified folder a checkpoint. The same UpdateRun registering again gets the same row."""
+    if update_run_id is not None:
+        existing = Checkpoint.objects.filter(update_run_id=update_run_id).first()
+        if existing is not None:
+            return existing
+    checkpoint = Checkpoint.objects.create(
+        policy=policy,
+        version=version,
+        parent=parent,
+        state=state,
+        tree_digest=tree_digest,
+        folder=folder,
+        num_bytes=num_bytes,
+        optimizer_step=optimizer_step,
+        update_run_id=update_run_id,
+    )
+    audit("register", "checkpoint", checkpoint, actor=actor, after={"tree_digest": tree_digest, "state": state})
+    return checkpoint
+
+
+def serving_checkpoint(policy: Policy, alias: str = "default") -> Checkpoint:
+    """Raises NotFound when the alias points nowhere yet."""
+    deployment = Deployment.objects.select_related("checkpoint__policy").filter(policy=policy, alias=alias).first()
+    if deployment is None:
+        raise NotFound(f"policy {policy.name!r} serves nothing yet", field="policy")
+    return deployment.checkpoint
+
+
+def lineage(checkpoint: Checkpoint) -> list[Checkpoint]:
+    """The checkpoint and its ancestors, newest first, in one query."""
+    return list(
+        Checkpoint.objects.raw(
+            """
+            WITH RECURSIVE line AS (
+              SELECT * FROM registry_checkpoint WHERE id = %s
+              UNION ALL
+              SELECT parent.* FROM registry_checkpoint parent JOIN line ON parent.id = line.parent_id)
+            SELECT * FROM line ORDER BY version DESC
+            """,
+            [checkpoint.id],
+        )
+    )

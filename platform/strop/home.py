@@ -1,0 +1,92 @@
+"""The Strop home folder: where everything that is not a database row lives, and the secrets made on first use.
+
+As root the embedded servers run as an unprivileged user, who may not be able to enter the home folder; their data and
+sockets then lie under /var/lib/strop/<digest of the home path>.
+"""
+
+import hashlib
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_SOCKET_PATH = 100  # sockaddr_un.sun_path holds 107 bytes; leave room for the file name's suffixes
+
+
+@dataclass(frozen=True)
+class Home:
+    root: Path
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(str(self.root.resolve()).encode()).hexdigest()[:12]
+
+    @property
+    def server_root(self) -> Path:
+        """Where the embedded servers keep data and sockets."""
+        return Path("/var/lib/strop") / self.digest if os.geteuid() == 0 else self.root
+
+    @property
+    def data(self) -> Path:
+        return self.server_root / "data"
+
+    @property
+    def sockets(self) -> Path:
+        """Folder of the embedded servers' unix sockets; moved to a short private path when the home's is too long."""
+        preferred = self.server_root / "run"
+        if len(str(preferred)) + len("/.s.PGSQL.5432.lock") <= MAX_SOCKET_PATH:
+            return preferred
+        return Path("/tmp") / f"strop-{os.geteuid()}-{self.digest}"
+
+    @property
+    def engine_socket(self) -> Path:
+        """The engine runs as ourselves, so its socket may lie in the home unless the path is too long."""
+        preferred = self.root / "run" / "engine.sock"
+        return preferred if len(str(preferred)) <= MAX_SOCKET_PATH else self.sockets / "engine.sock"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def batches(self) -> Path:
+        return self.root / "batches"
+
+    @property
+    def models(self) -> Path:
+        return self.root / "models"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    def secret(self, name: str) -> str:
+        """A random secret of 256 bits, made once and kept in a file only its owner may read."""
+        file = self.root / "secrets" / name
+        if not file.exists():
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                descriptor = os.open(file.with_suffix(".new"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                return self._wait_for(file)
+            with os.fdopen(descriptor, "w") as handle:
+                handle.write(secrets.token_urlsafe(32))
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.rename(file.with_suffix(".new"), file)
+        return file.read_text()
+
+    @staticmethod
+    def _wait_for(file: Path) -> str:
+        deadline = time.monotonic() + 5
+        while not file.exists():
+            if time.monotonic() > deadline:
+                file.with_suffix(".new").unlink(missing_ok=True)  # its writer died before the rename
+                raise RuntimeError(f"{file} was left half made; start again")
+            time.sleep(0.02)
+        return file.read_text()

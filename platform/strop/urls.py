@@ -1,0 +1,10 @@
+"""Every address of the product: data plane under /v1, management under /api/v1, pages for people elsewhere."""
+
+from django.urls import include, path
+
+urlpatterns = [
+    path("", include("strop.health")),
+    path("v1/", include("feedback.api.urls")),
+    path("v1/", include("rl_online.api.urls")),
+    path("", include("console.urls")),
+]

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class RlOnlineConfig(AppConfig):
+    name = "rl_online"

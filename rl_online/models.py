@@ -1,0 +1,205 @@
+"""The loop's own rows: what is learned from, each attempt to learn, its proof, and what engines hold."""
+
+from django.db import models
+from django.db.models import Q
+
+from registry.ids import new_uuid
+from registry.models import Checkpoint, Policy
+from registry.tenancy import TenantModel
+
+
+class RewardSpec(TenantModel):
+    """A version of how labels and scores become a reward. Frozen once a batch used it."""
+
+    name = models.CharField(max_length=100, default="default")
+    version = models.PositiveIntegerField()
+    body = models.JSONField()
+    digest = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+    frozen_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name", "version"], name="reward_spec_version")]
+
+    def __str__(self) -> str:
+        return f"{self.name} v{self.version}"
+
+
+class Promotion(models.TextChoices):
+    AUTOMATIC = "automatic"  # the gate's word is carried out
+    BY_PERSON = "by_person"  # a candidate that passed waits for a person
+
+
+class LearningPlan(TenantModel):
+    """When and how one policy learns: every N labelled turns or T minutes, with which config and which gate."""
+
+    policy = models.OneToOneField(Policy, on_delete=models.CASCADE, related_name="plan")
+    reward_spec = models.ForeignKey(RewardSpec, on_delete=models.PROTECT, related_name="+")
+    every_turns = models.PositiveIntegerField(default=384)
+    every_minutes = models.PositiveIntegerField(null=True)  # None: only by count
+    min_turns = models.PositiveIntegerField(default=64)  # fewer are never trained on
+    max_turns = models.PositiveIntegerField(default=1024)  # newest first; what is left is dropped as stale when too old
+    promotion = models.CharField(max_length=10, choices=Promotion, default=Promotion.AUTOMATIC)
+    is_paused = models.BooleanField(default=False)
+    update_config = models.JSONField(default=dict)  # overrides of UpdateConfig's defaults
+    gate_limits = models.JSONField(default=dict)  # overrides of gate.Limits' defaults
+    gate_benchmark = models.CharField(max_length=120, null=True)  # <benchmark>@<version>; None: nothing to prove on
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"plan of {self.policy}"
+
+
+class RewardBatch(TenantModel):
+    """A sealed, immutable set of rewarded samples, in a folder named by its digest. Trained once."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="batches")
+    digest = models.CharField(max_length=64)
+    kind = models.CharField(max_length=4)  # rl | kto
+    reward_spec = models.ForeignKey(RewardSpec, on_delete=models.PROTECT, related_name="+")
+    num_samples = models.PositiveIntegerField()
+    num_tokens = models.PositiveBigIntegerField()
+    reward_mean = models.FloatField()
+    baselines = models.JSONField(default=dict)  # per-slice running baseline after this batch
+    dropped = models.JSONField(default=dict)  # reason -> how many turns were looked at and left out
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "digest"], name="batch_digest_in_project")]
+
+    def __str__(self) -> str:
+        return f"batch {self.digest[:12]}"
+
+
+class BatchSample(TenantModel):
+    """Lineage: which turn, under which label, gave which reward in which batch."""
+
+    batch = models.ForeignKey(RewardBatch, on_delete=models.CASCADE, related_name="samples")
+    turn_ref = models.CharField(max_length=128)
+    session_ref = models.CharField(max_length=128)
+    user_hash = models.CharField(max_length=64, null=True)
+    label_id = models.BigIntegerField(null=True)
+    slice = models.CharField(max_length=200, default="", blank=True)
+    reward = models.FloatField()
+    baseline = models.FloatField(default=0.0)
+    is_correction = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "turn_ref"], condition=Q(is_correction=False), name="turn_trained_once"
+            ),
+            models.UniqueConstraint(
+                fields=["project", "turn_ref", "label_id"], condition=Q(is_correction=True), name="correction_once"
+            ),
+        ]
+        indexes = [models.Index(fields=["project", "user_hash"], name="sample_by_user")]
+
+    def __str__(self) -> str:
+        return f"{self.turn_ref} {self.reward:+.2f}"
+
+
+class UpdateState(models.TextChoices):
+    QUEUED = "queued"
+    TRAINING = "training"
+    PROVING = "proving"
+    WAITING = "waiting"  # passed the gate, waits for a person
+    PROMOTED = "promoted"
+    HELD = "held"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (UpdateState.PROMOTED, UpdateState.HELD, UpdateState.CANCELLED, UpdateState.FAILED)
+
+
+class UpdateRun(TenantModel):
+    """One attempt to learn from one batch."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="updates")
+    batch = models.ForeignKey(RewardBatch, on_delete=models.PROTECT, related_name="updates")
+    parent = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="+")
+    checkpoint = models.OneToOneField(Checkpoint, on_delete=models.PROTECT, null=True, related_name="update")
+    version = models.PositiveIntegerField()  # reserved for the checkpoint when the run is made; never reused
+    state = models.CharField(max_length=9, choices=UpdateState, default=UpdateState.QUEUED)
+    trigger = models.CharField(max_length=10)  # schedule | person | replay
+    requested_by = models.CharField(max_length=200)
+    config = models.JSONField()  # the effective UpdateConfig, all fields
+    config_digest = models.CharField(max_length=64)
+    seed = models.BigIntegerField()
+    step = models.PositiveIntegerField(default=0)
+    num_steps = models.PositiveIntegerField(null=True)
+    seconds_left = models.FloatField(null=True)
+    tokens_per_s = models.FloatField(null=True)
+    is_cancel_requested = models.BooleanField(default=False)
+    is_replay = models.BooleanField(default=False)
+    error = models.TextField(default="", blank=True)
+    timings = models.JSONField(default=dict)  # stage -> seconds
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["policy", "version"], name="update_version_reserved_once"),
+            models.UniqueConstraint(
+                fields=["policy"], condition=Q(state__in=["queued", "training", "proving"]), name="one_update_at_a_time"
+            ),
+            models.CheckConstraint(condition=Q(state__in=UpdateState.values), name="update_state_known"),
+        ]
+        indexes = [models.Index(fields=["project", "-created_at"], name="update_by_time")]
+
+    def __str__(self) -> str:
+        return f"update to {self.policy.name}@{self.version}"
+
+
+class UpdateMetric(TenantModel):
+    """The numbers of one optimizer step; written again with the same values when a killed run starts over."""
+
+    run = models.ForeignKey(UpdateRun, on_delete=models.CASCADE, related_name="metrics")
+    step = models.PositiveIntegerField()
+    values = models.JSONField()
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "step"], name="one_row_per_step")]
+
+    def __str__(self) -> str:
+        return f"step {self.step}"
+
+
+class GateReport(TenantModel):
+    """What the gate decided about a checkpoint, from which evidence. A person's step against it is an AuditEvent."""
+
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="gate_reports")
+    run = models.ForeignKey(UpdateRun, on_delete=models.PROTECT, null=True, related_name="gate_reports")
+    decision = models.CharField(max_length=10)  # promote | canary | extend | hold | roll_back
+    reasons = models.JSONField()
+    evidence = models.JSONField()
+    judge = models.JSONField(default=dict)  # filled in after the decision; shown, without a vote
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["checkpoint", "-created_at"], name="report_by_checkpoint")]
+
+    def __str__(self) -> str:
+        return f"{self.checkpoint}: {self.decision}"
+
+
+class EngineHolding(TenantModel):
+    """What an engine says it holds, by the digest it computed itself."""
+
+    engine = models.CharField(max_length=100)
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="holdings")
+    tree_digest = models.CharField(max_length=64, default="", blank=True)
+    error = models.TextField(default="", blank=True)  # why it could not load; empty when held
+    reported_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["engine", "checkpoint"], name="one_holding_per_engine")]
+
+    def __str__(self) -> str:
+        return f"{self.engine} holds {self.checkpoint}"
