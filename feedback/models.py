@@ -1,7 +1,7 @@
 """What users and the product told us: sessions, turns, signals, and the labels and flags made from them.
 
-Turn holds the small columns that lists and labels need. The large ones (messages, tokens) live in `feedback_turnpayload`,
-partitioned by month of `at`, referenced by nothing.
+Turn holds the small columns that lists and labels need. The large ones (messages, tokens) live in
+`feedback_turnpayload`, partitioned by month of `at`, referenced by nothing.
 """
 
 from django.contrib.postgres.fields import ArrayField

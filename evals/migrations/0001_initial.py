@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
                 ('is_held_out', models.BooleanField(default=True)),
                 ('digest', models.CharField(blank=True, default='', max_length=64)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.CreateModel(
@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
                 ('by', models.CharField(max_length=10)),
                 ('verdict', models.CharField(choices=[('left', 'Left'), ('right', 'Right'), ('tie', 'Tie'), ('both_bad', 'Both Bad'), ('invalid', 'Invalid'), ('error', 'Error')], max_length=8)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.CreateModel(
@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
                 ('finished_at', models.DateTimeField(null=True)),
                 ('error', models.TextField(blank=True, default='')),
                 ('benchmark', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='evals.benchmark')),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.CreateModel(
@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
                 ('parser_version', models.CharField(max_length=20)),
                 ('sampling', models.JSONField(default=dict)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.CreateModel(
@@ -88,7 +88,7 @@ class Migration(migrations.Migration):
                 ('latency_ms', models.FloatField(null=True)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('comparison', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='calls', to='evals.comparison')),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
                 ('judge', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='calls', to='evals.judgeversion')),
             ],
             options={
@@ -111,7 +111,7 @@ class Migration(migrations.Migration):
                 ('reference', models.TextField(null=True)),
                 ('slices', models.JSONField(default=dict)),
                 ('benchmark', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='problems', to='evals.benchmark')),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.AddField(
@@ -138,7 +138,7 @@ class Migration(migrations.Migration):
                 ('sandbox_level', models.CharField(blank=True, default='', max_length=40)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('problem', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='scores', to='evals.problem')),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
                 ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='scores', to='evals.evalrun')),
             ],
         ),

@@ -14,9 +14,10 @@ def point(name: str) -> None:
         return
     log = os.environ.get("CRASH_LOG")
     if log:
-        if os.path.exists(log) and name in open(log).read().split():
-            return  # once per log: the restarted process carries on
-        with open(log, "a") as handle:
+        with open(log, "a+") as handle:
+            handle.seek(0)
+            if name in handle.read().split():
+                return  # once per log: the restarted process carries on
             handle.write(name + "\n")
             handle.flush()
             os.fsync(handle.fileno())

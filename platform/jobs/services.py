@@ -1,7 +1,7 @@
 """Durable work: enqueue in the caller's transaction, claim with a lease and a fence, finish exactly once in effect.
 
-PostgreSQL decides; Celery only rings. A lost message delays a job until the sweep, a doubled one finds nothing to claim.
-The database's clock times leases, so a host with a wrong clock cannot steal work.
+PostgreSQL decides; Celery only rings. A lost message delays a job until the sweep, a doubled one finds nothing to
+claim. The database's clock times leases, so a host with a wrong clock cannot steal work.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Who calls: an API key bound to one project, or the product's own processes with the internal token.
 
-A key is `strop_<prefix>.<secret>`; only SHA-256 of the secret is stored (256 random bits need no slow hash), and compared
-in constant time. The internal token may act for any project it names in `x-strop-project`.
+A key is `strop_<prefix>.<secret>`; only SHA-256 of the secret is stored (256 random bits need no slow hash), and
+compared in constant time. The internal token may act for any project it names in `x-strop-project`.
 """
 
 import hashlib

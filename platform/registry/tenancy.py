@@ -29,6 +29,11 @@ def current_project_id() -> UUID:
     return project_id
 
 
+def project_of_new_row() -> UUID | None:
+    """The current tenant; None outside one, which the column's NOT NULL then refuses."""
+    return _project.get()
+
+
 @contextmanager
 def tenant(project_id: UUID) -> Iterator[None]:
     """A transaction that sees one project's rows. May be nested; the outer project is back afterwards."""
@@ -68,7 +73,7 @@ class TenantModel(models.Model):
     """A row that belongs to one project: filled in from the current tenant, seen only inside it."""
 
     project = models.ForeignKey(
-        "registry.Project", on_delete=models.CASCADE, default=current_project_id, related_name="+"
+        "registry.Project", on_delete=models.CASCADE, default=project_of_new_row, related_name="+"
     )
 
     objects = TenantManager()

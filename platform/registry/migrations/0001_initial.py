@@ -71,13 +71,13 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('parent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='children', to='registry.checkpoint')),
                 ('policy', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='checkpoints', to='registry.policy')),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.AddField(
             model_name='policy',
             name='project',
-            field=models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project'),
+            field=models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project'),
         ),
         migrations.CreateModel(
             name='Member',
@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
                 ('role', models.CharField(choices=[('owner', 'Owner'), ('engineer', 'Engineer'), ('reviewer', 'Reviewer'), ('viewer', 'Viewer')], max_length=10)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.CreateModel(
@@ -101,7 +101,7 @@ class Migration(migrations.Migration):
                 ('checkpoint', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='registry.checkpoint')),
                 ('previous', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='registry.checkpoint')),
                 ('policy', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deployments', to='registry.policy')),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.CreateModel(
@@ -116,7 +116,7 @@ class Migration(migrations.Migration):
                 ('before', models.JSONField(null=True)),
                 ('after', models.JSONField(null=True)),
                 ('reason', models.TextField(blank=True, default='')),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
         ),
         migrations.CreateModel(
@@ -132,7 +132,7 @@ class Migration(migrations.Migration):
                 ('revoked_at', models.DateTimeField(null=True)),
                 ('last_used_at', models.DateTimeField(null=True)),
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
             options={
                 'abstract': False,
@@ -150,7 +150,7 @@ class Migration(migrations.Migration):
                 ('output_usd', models.DecimalField(decimal_places=10, max_digits=20, null=True)),
                 ('device_hour_usd', models.DecimalField(decimal_places=10, max_digits=20, null=True)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(default=registry.tenancy.current_project_id, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
+                ('project', models.ForeignKey(default=registry.tenancy.project_of_new_row, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='registry.project')),
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('project', 'model', 'valid_from'), name='one_card_per_date')],

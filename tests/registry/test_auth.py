@@ -1,0 +1,102 @@
+"""Keys: looked up by prefix, compared by digest, bound to a project, limited by scope and time."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import RequestFactory
+from django.utils import timezone
+
+from registry import auth
+from registry.errors import Forbidden, InvalidInput, Unauthorized
+from registry.models import ApiKey
+from registry.services import create_key, revoke_key
+from registry.tenancy import tenant
+
+pytestmark = pytest.mark.django_db
+
+
+def request(token: str, **headers):
+    return RequestFactory().get("/", headers={"authorization": f"Bearer {token}"} | headers)
+
+
+@pytest.fixture
+def key(project):
+    with tenant(project.id):
+        return create_key("sdk", ["ingest"], actor="owner")[0]
+
+
+def test_a_key_opens_its_own_project_with_its_scopes(project, key):
+    caller = auth.authenticate(request(key), "ingest")
+    assert caller.project_id == project.id
+    assert not caller.is_internal
+
+
+def test_a_key_without_the_scope_is_forbidden(key):
+    with pytest.raises(Forbidden, match="train"):
+        auth.authenticate(request(key), "train")
+
+
+def test_admin_opens_every_scope(project):
+    with tenant(project.id):
+        text, _ = create_key("boss", ["admin"], actor="owner")
+    assert auth.authenticate(request(text), "train").project_id == project.id
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda key: key[:-1] + ("a" if key[-1] != "a" else "b"),
+        lambda key: key.split(".")[0],
+        lambda key: key.split(".")[0] + ".",
+        lambda key: "nothing",
+        lambda key: "' OR 1=1 --.x",
+        lambda key: "a\0b.c",
+        lambda key: "internal.wrong",
+    ],
+)
+def test_any_other_text_opens_nothing(key, spoil):
+    with pytest.raises(Unauthorized):
+        auth.authenticate(request(spoil(key)), "ingest")
+
+
+def test_no_header_says_which_to_send():
+    with pytest.raises(Unauthorized, match="Authorization: Bearer"):
+        auth.authenticate(RequestFactory().get("/"), "ingest")
+
+
+def test_an_expired_and_a_revoked_key_open_nothing(project, key):
+    with tenant(project.id):
+        ApiKey.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    with pytest.raises(Unauthorized):
+        auth.authenticate(request(key), "ingest")
+    with tenant(project.id):
+        ApiKey.objects.update(expires_at=None)
+        revoke_key(key.split(".")[0], actor="owner")
+    with pytest.raises(Unauthorized):
+        auth.authenticate(request(key), "ingest")
+
+
+def test_only_the_digest_of_the_secret_is_stored(project, key):
+    secret = key.split(".")[1].encode()
+    with tenant(project.id):
+        row = ApiKey.objects.get()
+    assert secret not in bytes(row.digest)
+    assert secret.decode() not in f"{row.prefix}{row.name}"
+
+
+def test_the_internal_token_acts_for_the_project_it_names(project):
+    caller = auth.authenticate(request(auth.internal_token(), **{"x-strop-project": str(project.id)}), "infer")
+    assert (caller.project_id, caller.is_internal) == (project.id, True)
+
+
+def test_the_internal_token_with_a_bad_project_names_the_header():
+    with pytest.raises(InvalidInput) as refusal:
+        auth.authenticate(request(auth.internal_token(), **{"x-strop-project": "nope"}), "infer")
+    assert refusal.value.field == "x-strop-project"
+
+
+@pytest.mark.parametrize("scopes", [[], ["fly"], ["ingest", "fly"]])
+def test_a_key_with_unknown_or_no_scopes_is_not_made(project, scopes):
+    with tenant(project.id), pytest.raises(InvalidInput) as refusal:
+        create_key("x", scopes, actor="owner")
+    assert refusal.value.field == "scopes"
