@@ -25,6 +25,7 @@ SANDBOX_ALLOW_NONE = env.flag("STROP_SANDBOX_ALLOW_NONE", False)
 JUDGE_URL = env.text("STROP_JUDGE_URL")  # an OpenAI-compatible base URL; empty: the frozen base model judges
 JUDGE_MODEL = env.text("STROP_JUDGE_MODEL")
 JUDGE_KEY = env.text("STROP_JUDGE_KEY")
+METRICS_TOKEN = env.text("STROP_METRICS_TOKEN")  # in production /metrics wants it as Bearer
 OUTBOUND_ALLOW = env.items("STROP_OUTBOUND_ALLOW")  # host[:port] that may be private, e.g. an own engine
 
 INSTALLED_APPS = [

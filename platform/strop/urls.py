@@ -8,3 +8,8 @@ urlpatterns = [
     path("v1/", include("rl_online.api.urls")),
     path("", include("console.urls")),
 ]
+
+handler400 = "console.views.errors.bad_request"
+handler403 = "console.views.errors.forbidden"
+handler404 = "console.views.errors.not_found"
+handler500 = "console.views.errors.server_error"
