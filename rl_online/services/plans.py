@@ -1,0 +1,214 @@
+"""A policy's start and the rules it learns by: first checkpoint, reward spec, learning plan.
+
+All but `start_policy` run inside `with tenant(project_id):`.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from registry.errors import Conflict, InvalidInput, NotFound
+from registry.models import Checkpoint, CheckpointState, Deployment, Policy
+from registry.services import audit, create_policy, register_checkpoint
+from registry.tenancy import tenant
+from rl_online.gate import Limits
+from rl_online.models import LearningPlan, Promotion, RewardSpec
+from rl_online.rewards.composite import DEFAULT_BODY, InvalidRewardSpec, parse_reward_spec
+from rl_online.rewards.durable import new_folder
+from rl_online.rewards.update_config import UpdateConfig
+from rl_online.weights.manifest import MANIFEST, Manifest, verify_folder, write_manifest
+
+FIRST_VERSION = 1
+PLAN_FIELDS = {
+    "every_turns",
+    "every_minutes",
+    "min_turns",
+    "max_turns",
+    "promotion",
+    "is_paused",
+    "update_config",
+    "gate_limits",
+    "gate_benchmark",
+}
+
+
+def start_policy(
+    project_id: UUID, *, name: str, folder: Path, source: str = "", actor: str = "strop", **plan: Any
+) -> Policy:
+    """Make `folder` (a Hugging Face folder) version 1 of a new policy, serve it, and give it a learning plan.
+
+    `plan` are fields of LearningPlan. Starting again what was started with the same name returns the policy as it is.
+    """
+    with tenant(project_id):
+        known = Policy.objects.filter(name=name, deployments__alias="default").first()
+        if known is not None:
+            return known
+        policy = Policy.objects.filter(name=name).first() or create_policy(
+            name, source=source or folder.name, actor=actor
+        )
+    target = checkpoint_folder(policy.id, FIRST_VERSION)
+    manifest = _copy(folder, target, policy=str(policy.id))
+    with tenant(project_id):
+        first = register_checkpoint(
+            policy,
+            version=FIRST_VERSION,
+            parent=None,
+            tree_digest=manifest.tree_digest,
+            folder=str(target.relative_to(settings.HOME.checkpoints)),
+            num_bytes=sum(row.size for row in manifest.files.values()),
+            optimizer_step=0,
+            actor=actor,
+            state=CheckpointState.SERVING,
+        )
+        Deployment.objects.create(policy=policy, alias="default", checkpoint=first)
+        LearningPlan.objects.create(policy=policy, reward_spec=latest_reward_spec())
+        audit("deploy", "policy", name, actor=actor, after={"checkpoint": str(first)})
+        if plan:
+            change_plan(policy, actor=actor, **plan)
+    return policy
+
+
+def change_plan(policy: Policy, *, actor: str, **changes: Any) -> LearningPlan:
+    """Change some fields of the plan; raises InvalidInput naming the one that is wrong. Audited."""
+    unknown = set(changes) - PLAN_FIELDS
+    if unknown:
+        raise InvalidInput(f"unknown; known are {', '.join(sorted(PLAN_FIELDS))}", field=min(unknown))
+    plan = LearningPlan.objects.select_for_update().get(policy=policy)
+    before = {name: getattr(plan, name) for name in changes}
+    for name, value in changes.items():
+        setattr(plan, name, value)
+    _check(plan)
+    plan.save()
+    audit("change", "learning plan", policy.name, actor=actor, before=before, after=changes)
+    return plan
+
+
+def pause_learning(policy: Policy, *, actor: str, reason: str = "") -> None:
+    """No further update starts; one that runs is finished."""
+    _set_paused(policy, True, actor=actor, reason=reason)
+
+
+def resume_learning(policy: Policy, *, actor: str, reason: str = "") -> None:
+    _set_paused(policy, False, actor=actor, reason=reason)
+
+
+def latest_reward_spec(name: str = "default") -> RewardSpec:
+    """The newest version of a recipe; the default one is made on first use."""
+    spec = RewardSpec.objects.filter(name=name).order_by("-version").first()
+    if spec is None:
+        if name != "default":
+            raise NotFound(f"no reward spec {name!r}", field="reward_spec")
+        spec = create_reward_spec(DEFAULT_BODY, actor="strop")
+    return spec
+
+
+def create_reward_spec(body: Mapping[str, Any], *, actor: str, name: str = "default") -> RewardSpec:
+    """A new version of the recipe, or the newest one when it says the same."""
+    try:
+        parse_reward_spec(body)
+    except InvalidRewardSpec as error:
+        raise InvalidInput(error.message, field=error.field) from None
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    newest = RewardSpec.objects.filter(name=name).order_by("-version").first()
+    if newest is not None and newest.digest == digest:
+        return newest
+    version = newest.version + 1 if newest else 1
+    audit("create", "reward spec", f"{name} v{version}", actor=actor, after=dict(body))
+    return RewardSpec.objects.create(name=name, version=version, body=body, digest=digest)
+
+
+def use_reward_spec(policy: Policy, spec: RewardSpec, *, actor: str) -> None:
+    plan = LearningPlan.objects.select_for_update().select_related("reward_spec").get(policy=policy)
+    audit("change", "learning plan", policy.name, actor=actor, before=str(plan.reward_spec), after=str(spec))
+    plan.reward_spec = spec
+    plan.save(update_fields=["reward_spec", "updated_at"])
+
+
+def freeze(spec: RewardSpec) -> None:
+    """From its first batch on a recipe is never changed."""
+    RewardSpec.objects.filter(pk=spec.pk, frozen_at=None).update(frozen_at=timezone.now())
+
+
+def effective_config(plan: LearningPlan, overrides: Mapping[str, Any] | None = None) -> UpdateConfig:
+    """The plan's settings with this update's own on top. Raises InvalidInput naming what is wrong."""
+    try:
+        return UpdateConfig.from_json({**plan.update_config, **(overrides or {})})
+    except ValueError as error:
+        raise InvalidInput(str(error), field="update_config") from None
+
+
+def gate_limits(plan: LearningPlan) -> Limits:
+    try:
+        return Limits(**plan.gate_limits)
+    except TypeError as error:
+        raise InvalidInput(str(error), field="gate_limits") from None
+
+
+def checkpoint_folder(policy_id: UUID, version: int) -> Path:
+    return settings.HOME.checkpoints / str(policy_id) / f"v{version:06d}"
+
+
+def deltas_folder(policy_id: UUID) -> Path:
+    return settings.HOME.checkpoints / str(policy_id) / "deltas"
+
+
+def folder_of(checkpoint: Checkpoint) -> Path:
+    return settings.HOME.checkpoints / checkpoint.folder
+
+
+def _set_paused(policy: Policy, is_paused: bool, *, actor: str, reason: str) -> None:
+    changed = LearningPlan.objects.filter(policy=policy, is_paused=not is_paused).update(is_paused=is_paused)
+    if changed:
+        audit("pause" if is_paused else "resume", "learning plan", policy.name, actor=actor, reason=reason)
+
+
+def _check(plan: LearningPlan) -> None:
+    effective_config(plan)
+    gate_limits(plan)
+    if plan.promotion not in Promotion.values:
+        raise InvalidInput(f"found {plan.promotion!r}; use {' or '.join(Promotion.values)}", field="promotion")
+    for name in ("every_turns", "min_turns", "max_turns"):
+        value = getattr(plan, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InvalidInput(f"found {value!r}; give a whole number of at least 1", field=name)
+    if not plan.min_turns <= plan.every_turns <= plan.max_turns:
+        raise InvalidInput(
+            f"min_turns {plan.min_turns} <= every_turns {plan.every_turns} <= max_turns {plan.max_turns} must hold",
+            field="every_turns",
+        )
+    if plan.every_minutes is not None and (not isinstance(plan.every_minutes, int) or plan.every_minutes < 1):
+        raise InvalidInput(f"found {plan.every_minutes!r}; give whole minutes, or nothing", field="every_minutes")
+
+
+def _copy(folder: Path, target: Path, *, policy: str) -> Manifest:
+    """The files of `folder` under `target`, linked where the disk allows, with a manifest of their own."""
+    if not (folder / "config.json").is_file():
+        raise InvalidInput(f"{folder.name} has no config.json; give a Hugging Face model folder", field="folder")
+    if target.is_dir():
+        found = verify_folder(target)
+        if (folder / MANIFEST).is_file() and verify_folder(folder).tree_digest != found.tree_digest:
+            raise Conflict(f"{target.name} of this policy exists with other weights", field="folder")
+        return found
+    with new_folder(target) as draft:
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder)
+            if path.is_file() and name.parts[0] != "train" and path.name != MANIFEST:
+                (draft / name).parent.mkdir(parents=True, exist_ok=True)
+                _link(path, draft / name)
+        write_manifest(draft, policy=policy, version=FIRST_VERSION, code_version=settings.CODE_VERSION)
+    return verify_folder(target)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source.resolve(), target)
+    except OSError:  # another disk, or a file system without links
+        shutil.copyfile(source, target)
