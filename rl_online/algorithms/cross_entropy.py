@@ -1,0 +1,10 @@
+"""Cross-entropy on tokens somebody else chose: demonstrations, and what users made of an answer."""
+
+# K trained tokens of one micro-batch
+
+from torch import Tensor
+
+
+def cross_entropy(logp_K: Tensor, weight_K: Tensor, *, denominator: float) -> Tensor:
+    """-sum(weight * l) / denominator; `denominator` counts such tokens in the whole optimizer step."""
+    return -(weight_K * logp_K).sum() / denominator
