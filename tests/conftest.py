@@ -96,16 +96,16 @@ def valkey(home: Home) -> Iterator[Valkey]:
 
 @pytest.fixture
 def project(db):
-    from registry.models import Project
+    from registry.services import create_project
 
-    return Project.objects.create(slug="editor", name="Editor")
+    return create_project("editor", "Editor")
 
 
 @pytest.fixture
 def other_project(db):
-    from registry.models import Project
+    from registry.services import create_project
 
-    return Project.objects.create(slug="other", name="Other")
+    return create_project("other", "Other")
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def api_key(project) -> Callable[..., str]:
 
     def make(*scopes: str, project=project) -> str:
         with tenant(project.id):
-            return create_key(name="test", scopes=list(scopes), actor="test").text
+            return create_key("test", list(scopes), actor="test")[0]
 
     return make
 

@@ -62,8 +62,7 @@ def test_the_tests_role_is_the_apps_own_and_is_bound_by_row_level_security(db):
     assert check_role(None, databases=["default"]) == []
 
 
-def test_the_owner_role_is_refused_as_the_apps_role(db, monkeypatch: pytest.MonkeyPatch, django_db_blocker):
-    owner = connections["owner"]
-    monkeypatch.setitem(connections["default"].settings_dict, "USER", owner.settings_dict["USER"])
-    monkeypatch.setattr(connections["default"], "cursor", owner.copy().cursor)
+@pytest.mark.django_db(databases=["default", "owner"])
+def test_the_owner_role_is_refused_as_the_apps_role(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections["default"], "cursor", connections["owner"].cursor)
     assert ids(check_role(None, databases=["default"])) == ["strop.E020", "strop.E021"]

@@ -14,6 +14,8 @@ from strop.local.account import Account
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
+HEALTH_EVERY_S = 10.0
+HEALTH_FAILURES = 3
 
 
 def _always() -> bool:
@@ -35,20 +37,27 @@ class Service:
     ready_s: float = 60.0  # patience until is_ready
     prepare: Callable[[], None] = _nothing  # before each start: folders made, what a kill left cleared
     is_ready: Callable[[], bool] = _always
+    is_healthy: Callable[[], bool] | None = None  # asked every ten seconds; three times no restarts it
+    stop_rank: int = 0  # higher stops first; equal ranks stop together
     folder: Path = Path("/")
 
 
-def start(service: Service, *, output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """Start `service` in a session of its own; it is killed when the calling thread's process dies."""
+def start(
+    service: Service, *, output: int | None = None, errors: int | None = None, extra: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start `service` in a session of its own; it is killed when the calling thread's process dies.
+
+    `output` takes its standard output, and its errors too unless `errors` is given; None leaves it as ours.
+    """
     service.prepare()
     who = service.account
     return subprocess.Popen(
         [str(part) for part in service.command],
         stdin=subprocess.DEVNULL,
         stdout=output,
-        stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
+        stderr=subprocess.STDOUT if errors is None and output is not None else errors,
         cwd=service.folder,
-        env=os.environ | service.environment,
+        env={**os.environ, **service.environment, **(extra or {})},
         start_new_session=True,
         user=None if who is None else who.uid,
         group=None if who is None else who.gid,

@@ -1,0 +1,75 @@
+"""The processes of `strop up`: what each is started with, and how it is known to be ready and alive."""
+
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+
+from strop.home import Home
+from strop.local.postgres import Postgres
+from strop.local.service import Service
+from strop.local.valkey import Valkey
+
+NAMES = ("postgres", "valkey", "engine", "updater", "worker", "beat", "web")
+
+
+def embedded_servers(home: Home) -> list[Service]:
+    """PostgreSQL and Valkey, each unless the environment names another one."""
+    servers = []
+    if not os.environ.get("DATABASE_URL"):
+        servers.append(Postgres.of(home).service())
+    if not os.environ.get("REDIS_URL"):
+        servers.append(Valkey.of(home).service())
+    return servers
+
+
+def product(url: str, environment: Mapping[str, str]) -> list[Service]:
+    """Everything above the two servers, in the order of starting."""
+    celery = [sys.executable, "-m", "celery", "--quiet", "-A", "strop.celery"]
+    # Beat keeps nothing on disk: which slot has run is a row in PostgreSQL.
+    beat = [*celery, "beat", "--scheduler", "celery.beat:Scheduler", "--loglevel", "WARNING"]
+    worker = [*celery, "worker", "--queues", "default,judge", "--concurrency", str(os.cpu_count() or 1)]
+    return [
+        Service(
+            name="engine",
+            command=[sys.executable, "-m", "rl_online.commands.engine"],
+            environment=environment,
+            stop_rank=2,
+        ),
+        Service(
+            name="updater",
+            command=[sys.executable, "-m", "rl_online.commands.updater"],
+            environment=environment,
+            stop_rank=3,
+            stop_s=10,
+        ),
+        Service(
+            name="worker",
+            command=[*worker, "--loglevel", "WARNING", "--without-gossip", "--without-mingle"],
+            # Celery reads this before our own module: SIGTERM gives tasks 30 s, then puts them back.
+            environment={**environment, "REMAP_SIGTERM": "SIGQUIT"},
+            stop_rank=3,
+            stop_s=35,
+        ),
+        Service(name="beat", command=beat, environment=environment, stop_rank=3, stop_s=5),
+        Service(
+            name="web",
+            command=[sys.executable, "-m", "strop.serve"],
+            environment=environment,
+            stop_rank=4,
+            stop_s=35,
+            ready_s=90,
+            is_ready=lambda: answers(f"{url}/readyz", timeout_s=2),
+            is_healthy=lambda: answers(f"{url}/healthz", timeout_s=5),
+        ),
+    ]
+
+
+def answers(url: str, *, timeout_s: float) -> bool:
+    """A GET of our own loopback address is answered with 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as response:
+            return response.status == 200
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,263 @@
+"""Keeps services running: starts them in order, restarts what ends, collects their output, stops all in reverse order.
+
+One thread and one loop, so that a fork never meets a lock somebody else holds, and children die with this thread's
+process. It knows nothing of what the services do.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TextIO
+
+from strop.home import Home
+from strop.local import lock, service
+from strop.local.backoff import Backoff
+from strop.local.guard import MARK, Guard
+from strop.local.logs import Log
+from strop.local.service import Service
+
+
+class StopAsked(Exception):
+    """SIGINT or SIGTERM came; unwinds to whoever stops everything."""
+
+
+@dataclass
+class Life:
+    """One service and its present process."""
+
+    service: Service
+    log: Log
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0  # monotonic seconds
+    started_wall: float = 0.0  # seconds since the epoch
+    num_restarts: int = 0
+    num_failures: int = 0  # in a row
+    restart_at: float | None = None  # monotonic seconds; None while it runs
+    health_failures: int = field(default=0)
+    checked_at: float = 0.0
+
+
+class Supervisor:
+    def __init__(self, home: Home, *, url: str, lock_descriptor: int, terminal: TextIO | None = sys.stderr) -> None:
+        """`terminal`: where output is shown besides the log files; None shows nothing."""
+        self.home = home
+        self.url = url
+        self.backoff = Backoff()
+        self.mark = os.urandom(8).hex()
+        self._terminal = terminal
+        self._lives: dict[str, Life] = {}
+        self._selector = selectors.DefaultSelector()
+        self._stop_asked = 0
+        self._guard = Guard(mark=self.mark, keep_open=lock_descriptor)
+        self.log = Log("strop", folder=home.logs, terminal=terminal)
+        self._started_wall = time.time()
+        self._wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wake, selectors.EVENT_READ, None)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._ask_stop)
+
+    def start(self, what: Service) -> None:
+        life = self._lives[what.name] = Life(what, Log(what.name, folder=self.home.logs, terminal=self._terminal))
+        self._launch(life)
+
+    def wait_ready(self, name: str) -> None:
+        """Collect output until the service is ready, restarting it when it ends; raises TimeoutError or StopAsked."""
+        life = self._lives[name]
+        deadline = time.monotonic() + life.service.ready_s
+        pause_s = 0.02
+        while life.process is None or not life.service.is_ready():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} was not ready after {life.service.ready_s:.0f} s; see {life.log.path}")
+            self._turn(pause_s)
+            pause_s = min(2 * pause_s, 0.5)
+
+    def run_once(self, what: Service) -> bytes:
+        """Run a program to its end beside the services; returns its standard output. Raises when it fails."""
+        log = Log(what.name, folder=self.home.logs, terminal=self._terminal)
+        process = service.start(what, output=subprocess.PIPE, errors=subprocess.PIPE)
+        self._guard.watch(process.pid)
+        output = bytearray()
+        assert process.stdout is not None and process.stderr is not None
+        self._read(process.stdout.fileno(), output.extend)
+        self._read(process.stderr.fileno(), log.feed)
+        try:
+            while process.poll() is None:
+                self._turn(0.1)
+            self._drain(process)
+        finally:
+            service.stop(process, what)
+            self._guard.forget(process.pid)
+            log.close()
+        if process.returncode:
+            raise RuntimeError(f"{what.name} failed with status {process.returncode}; see {log.path}")
+        return bytes(output)
+
+    def run(self) -> None:
+        """Until SIGINT or SIGTERM."""
+        try:
+            while True:
+                self._turn(0.5)
+        except StopAsked:
+            self.log.say("stopping")
+
+    def stop(self) -> None:
+        """Stop everything, highest rank first, services of one rank together. A second signal kills at once."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._kill_all)
+        ranks = sorted({life.service.stop_rank for life in self._lives.values()}, reverse=True)
+        for rank in ranks:
+            self._stop_together([life for life in self._lives.values() if life.service.stop_rank == rank])
+        self._guard.close()
+        self._write_state(is_running=False)
+        self.log.say("stopped")
+        for life in self._lives.values():
+            life.log.close()
+        self.log.close()
+        signal.set_wakeup_fd(-1)
+
+    def _stop_together(self, lives: Sequence[Life]) -> None:
+        running = [life for life in lives if life.process is not None and life.process.poll() is None]
+        for life in running:
+            assert life.process is not None
+            life.process.send_signal(life.service.stop_signal)
+        deadline = {life.service.name: time.monotonic() + life.service.stop_s for life in running}
+        while running:
+            self._collect(0.02)
+            for life in list(running):
+                assert life.process is not None
+                if life.process.poll() is not None:
+                    running.remove(life)
+                elif time.monotonic() > deadline[life.service.name]:
+                    self.log.say(f"{life.service.name} did not stop in {life.service.stop_s:.0f} s and is killed")
+                    service.kill_group(life.process.pid)
+        for life in lives:
+            if life.process is not None:
+                self._bury(life)
+
+    def _turn(self, timeout_s: float) -> None:
+        """Collect output for up to `timeout_s`, then start again what has ended and is due."""
+        self._collect(timeout_s)
+        if self._stop_asked:
+            raise StopAsked
+        for life in self._lives.values():
+            if life.process is not None and life.process.poll() is not None:
+                self._notice_end(life)
+            if life.restart_at is not None and time.monotonic() >= life.restart_at:
+                life.num_restarts += 1
+                self._launch(life)
+            self._check_health(life)
+
+    def _collect(self, timeout_s: float) -> None:
+        for key, _ in self._selector.select(timeout_s):
+            if key.data is None:
+                os.read(self._wake, 1024)
+                continue
+            data = os.read(key.fd, 65536)
+            if data:
+                key.data(data)
+            else:
+                self._selector.unregister(key.fd)
+
+    def _read(self, descriptor: int, take: Callable[[bytes], object]) -> None:
+        self._selector.register(descriptor, selectors.EVENT_READ, take)
+
+    def _launch(self, life: Life) -> None:
+        life.restart_at = None
+        try:
+            process = service.start(life.service, output=subprocess.PIPE, extra={MARK: self.mark})
+        except Exception as error:
+            life.num_failures += 1
+            delay_s = self.backoff.delay_s(life.num_failures)
+            self.log.say(f"{life.service.name} cannot start: {error}; trying again in {delay_s:g} s")
+            life.restart_at = time.monotonic() + delay_s
+            return
+        self._guard.watch(process.pid)
+        assert process.stdout is not None
+        self._read(process.stdout.fileno(), life.log.feed)
+        life.process, life.started_at, life.started_wall = process, time.monotonic(), time.time()
+        life.health_failures, life.checked_at = 0, time.monotonic()
+        self.log.say(f"{life.service.name} started, pid {process.pid}")
+        self._write_state()
+
+    def _notice_end(self, life: Life) -> None:
+        assert life.process is not None
+        status = life.process.returncode
+        life.num_failures = self.backoff.failures_after(life.num_failures, ran_s=time.monotonic() - life.started_at)
+        delay_s = self.backoff.delay_s(life.num_failures)
+        self._bury(life)
+        life.restart_at = time.monotonic() + delay_s
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        self.log.say(f"{life.service.name} {how}; starting again in {delay_s:g} s")
+        self._write_state()
+
+    def _bury(self, life: Life) -> None:
+        """Take the last output of an ended process and end its group."""
+        assert life.process is not None
+        service.kill_group(life.process.pid)
+        life.process.wait()
+        self._drain(life.process)
+        self._guard.forget(life.process.pid)
+        life.process = None
+
+    def _drain(self, process: subprocess.Popen[bytes]) -> None:
+        for stream in (process.stdout, process.stderr):
+            if stream is None:
+                continue
+            key = self._selector.get_map().get(stream.fileno())
+            os.set_blocking(stream.fileno(), False)
+            while key is not None and (data := stream.read(65536)):
+                key.data(data)
+            if key is not None:
+                self._selector.unregister(stream.fileno())
+            stream.close()
+
+    def _check_health(self, life: Life) -> None:
+        """Restart a service that lives and does not move: three failed checks in a row, ten seconds apart."""
+        check = life.service.is_healthy
+        if check is None or life.process is None or time.monotonic() - life.checked_at < service.HEALTH_EVERY_S:
+            return
+        life.checked_at = time.monotonic()
+        life.health_failures = 0 if check() else life.health_failures + 1
+        if life.health_failures >= service.HEALTH_FAILURES:
+            self.log.say(f"{life.service.name} lives but does not move; it is killed and started again")
+            service.kill_group(life.process.pid)
+
+    def _write_state(self, *, is_running: bool = True) -> None:
+        lock.write_state(
+            self.home,
+            {
+                "pid": os.getpid(),
+                "url": self.url,
+                "running": is_running,
+                "started_at": _rfc3339(self._started_wall),
+                "processes": [
+                    {
+                        "name": life.service.name,
+                        "pid": None if life.process is None else life.process.pid,
+                        "started_at": _rfc3339(life.started_wall) if life.started_wall else None,
+                        "restarts": life.num_restarts,
+                        "log": str(life.log.path),
+                    }
+                    for life in self._lives.values()
+                ],
+            },
+        )
+
+    def _ask_stop(self, number: int, frame: FrameType | None) -> None:
+        self._stop_asked += 1
+
+    def _kill_all(self, number: int, frame: FrameType | None) -> None:
+        for life in self._lives.values():
+            if life.process is not None:
+                service.kill_group(life.process.pid)
+
+
+def _rfc3339(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,88 @@
+"""`strop up`: the whole product on one machine, from an empty folder to a ready line, until Ctrl-C.
+
+Standard output carries one line for scripts once the site answers:
+`READY http://127.0.0.1:8000 sign_in=http://... key=strop_...` (the last two only where there is one to show).
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from strop.home import Home
+from strop.local import ports
+from strop.local.bootstrap import Bootstrapped
+from strop.local.lock import locked
+from strop.local.postgres import Postgres
+from strop.local.processes import embedded_servers, product
+from strop.local.service import Service
+from strop.local.supervisor import StopAsked, Supervisor
+
+
+def up(
+    home: Home,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    is_production: bool = False,
+    without: Sequence[str] = (),
+    is_quiet: bool = False,
+) -> None:
+    """Returns after an orderly stop. Raises AlreadyRunning, PortTaken, BinaryMissing, or RuntimeError."""
+    with locked(home) as lock_descriptor:
+        port = ports.claim_port(host, port)
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        environment = _environment(home, host=host, port=port, url=url, is_production=is_production)
+        supervisor = Supervisor(
+            home, url=url, lock_descriptor=lock_descriptor, terminal=None if is_quiet else sys.stderr
+        )
+        try:
+            for server in embedded_servers(home):
+                supervisor.start(server)
+                supervisor.wait_ready(server.name)
+                if server.name == "postgres":
+                    Postgres.of(home).ensure_database()
+            first = _bootstrap(supervisor, environment)
+            services = [what for what in product(url, environment) if what.name not in without]
+            for what in services:
+                supervisor.start(what)
+            if any(what.name == "web" for what in services):
+                supervisor.wait_ready("web")
+            _announce(url, first)
+            supervisor.run()
+        except StopAsked:
+            supervisor.log.say("stopping")
+        finally:
+            supervisor.stop()
+
+
+def _environment(home: Home, *, host: str, port: int, url: str, is_production: bool) -> dict[str, str]:
+    chosen = {
+        "STROP_HOME": str(home.root),
+        "STROP_HOST": host,
+        "STROP_PORT": str(port),
+        "STROP_WEB_URL": url,
+        "DJANGO_SETTINGS_MODULE": "strop.settings",
+        "PYTHONUNBUFFERED": "1",
+    }
+    return chosen | ({"STROP_PRODUCTION": "1"} if is_production else {})
+
+
+def _bootstrap(supervisor: Supervisor, environment: dict[str, str]) -> Bootstrapped:
+    what = Service(
+        name="setup", command=[sys.executable, "-m", "strop.local.bootstrap"], environment=environment, stop_s=5
+    )
+    return Bootstrapped(**json.loads(supervisor.run_once(what)))
+
+
+def _announce(url: str, first: Bootstrapped) -> None:
+    public = os.environ.get("STROP_PUBLIC_URL", "").rstrip("/") or url
+    sign_in = f"{public}{first.sign_in_path}" if first.sign_in_path else ""
+    lines = [f"Strop is ready at {public}"]
+    if sign_in:
+        lines.append(f"Sign in (once, within a day): {sign_in}")
+    if first.key:
+        lines.append(f"First key of project {first.project}, shown this once: {first.key}")
+    print("\n" + "\n".join(lines) + "\nCtrl-C stops everything.\n", file=sys.stderr, flush=True)
+    fields = [f"sign_in={sign_in}"] * bool(sign_in) + [f"key={first.key}"] * bool(first.key)
+    print(" ".join(["READY", url, *fields]), flush=True)
