@@ -46,7 +46,7 @@ def product(url: str, environment: Mapping[str, str]) -> list[Service]:
         ),
         Service(
             name="worker",
-            command=[*worker, "--loglevel", "WARNING", "--without-gossip", "--without-mingle"],
+            command=[*worker, "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "-O", "fair"],
             # Celery reads this before our own module: SIGTERM gives tasks 30 s, then puts them back.
             environment={**environment, "REMAP_SIGTERM": "SIGQUIT"},
             stop_rank=3,
