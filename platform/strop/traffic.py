@@ -23,18 +23,14 @@ class Traffic:
     def __init__(self) -> None:
         self.started_at = time.monotonic()
         self.is_draining = False
-        self._open: set[asyncio.Task[None] | None] = set()
+        self.num_open = 0
         self._hang_up = asyncio.Event()
         self._moved_at = time.monotonic()
 
     @property
-    def num_open(self) -> int:
-        return len(self._open)
-
-    @property
     def is_stuck(self) -> bool:
         """Requests wait, and neither a byte was sent nor a request begun or ended for two minutes."""
-        return bool(self._open) and time.monotonic() - self._moved_at > STUCK_AFTER_S
+        return self.num_open > 0 and time.monotonic() - self._moved_at > STUCK_AFTER_S
 
     def drain(self) -> None:
         """From now on not ready. Answers that are under way are finished; pages' endless streams are hung up on."""
@@ -47,13 +43,12 @@ class Traffic:
         async def counted(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["path"] in PROBES:
                 return await application(scope, receive, send)
-            task = asyncio.current_task()
-            self._open.add(task)
+            self.num_open += 1
             self._moved_at = time.monotonic()
             try:
                 await application(scope, self._receive(scope, receive), self._sender(send))
             finally:
-                self._open.discard(task)
+                self.num_open -= 1
                 self._moved_at = time.monotonic()
 
         return counted
