@@ -1,13 +1,13 @@
 """The engine seen from another process: HTTP and NDJSON over a unix socket.
 
-Free of torch, so the gateway and the workers may import it. Implements serving.protocol.Engine; whatever keeps the engine
-from answering is EngineUnavailable. One client belongs to one event loop.
+Free of torch, so the gateway and the workers may import it. Implements serving.protocol.Engine; whatever keeps the
+engine from answering is EngineUnavailable. One client belongs to one event loop.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,7 +62,7 @@ class EngineClient:
     async def health(self) -> Health:
         return await self._call("GET", "/health", Health)
 
-    async def generate(self, request: GenRequest) -> AsyncIterator[Chunk | Final]:
+    async def generate(self, request: GenRequest) -> AsyncGenerator[Chunk | Final, None]:
         """Closing the iterator before its end closes the connection, which aborts the request in the engine."""
         finals = 0
         with self._unavailable():

@@ -1,13 +1,13 @@
 """What Strop asks of an inference engine and what an engine answers.
 
-Every request and every load names a checkpoint as `<policy uuid>@<version>`; an engine knows nothing about projects or
-aliases. Pure types: no torch, no network. Not here: how they travel (serving.wire, serving.client) and who computes them
-(serving.embedded).
+Every request and every load names a checkpoint as `<policy uuid>@<version>`; an engine knows nothing about projects
+or aliases. Pure types: no torch, no network. Not here: how they travel (serving.wire, serving.client) and who
+computes them (serving.embedded).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +22,10 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
-    """How tokens are chosen: temperature, then top_k, then top_p. Logprobs are those of the distribution sampled from."""
+    """How tokens are chosen: temperature, then top_k, then top_p.
+
+    Logprobs are those of the distribution sampled from.
+    """
 
     temperature: float = 1.0  # 0 is greedy; its logprobs are those at temperature 1
     top_p: float = 1.0  # in (0, 1]; 1 keeps every token
@@ -68,8 +71,9 @@ class TokenDetail:
 class Chunk:
     """Newly sampled tokens of one choice.
 
-    `text` is what became certain with them: it lags behind while a character or a possible stop string is incomplete, so
-    a chunk may have ids and no text, or (the last one) text and no ids. All text of a choice joined is its completion.
+    `text` is what became certain with them: it lags behind while a character or a possible stop string is incomplete,
+    so a chunk may have ids and no text, or (the last one) text and no ids. All text of a choice joined is its
+    completion.
     """
 
     index: int  # which of the n choices
@@ -271,7 +275,7 @@ class Engine(Protocol):
 
     async def info(self) -> EngineInfo: ...
 
-    def generate(self, request: GenRequest) -> AsyncIterator[Chunk | Final]:
+    def generate(self, request: GenRequest) -> AsyncGenerator[Chunk | Final, None]:
         """Chunks as they are sampled, then one Final for each choice. Closing the iterator early aborts the request."""
         ...
 
@@ -283,7 +287,7 @@ class Engine(Protocol):
         prompt: str | None = None,
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
-        """Token ids of a chat (by the checkpoint's own template, generation prompt added) or of raw text, never both."""
+        """Token ids of a chat (by the checkpoint's template, generation prompt added) or of raw text, never both."""
         ...
 
     async def abort(self, request_id: str) -> bool:
@@ -291,7 +295,7 @@ class Engine(Protocol):
         ...
 
     async def load_full(self, checkpoint: str, folder: Path) -> HeldCheckpoint:
-        """Verifies a checkpoint folder on the engine's disk and holds it under this name. A name is never reused."""
+        """Verifies a checkpoint folder on the engine's disk and holds it by this name, which is never reused."""
         ...
 
     async def apply_delta(self, checkpoint: str, *, base: str, delta: Path) -> HeldCheckpoint:

@@ -1,0 +1,94 @@
+"""Keys and values of a batch of sequences of different lengths, and the one call that runs the network on them.
+
+Rows are padded on the left to one width, so their newest tokens align. This is the only module that knows how
+transformers takes and returns a cache. Not here: which rows there are and why (serving.decoding).
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+# B rows, T positions of the widest row, S new positions, V vocabulary, H heads, D head size
+
+
+@dataclass(slots=True)
+class Rows:
+    """`lengths[b]` positions of row b are real, the last ones; those before are padding."""
+
+    cache: DynamicCache
+    lengths: list[int]
+
+    @property
+    def width(self) -> int:
+        return self.cache.get_seq_length()
+
+
+def prefill(module: nn.Module, prompts: list[list[int]], *, device: torch.device) -> tuple[Tensor, Rows]:
+    """Logits [B, V] after the last token of each prompt, and the rows to go on with."""
+    width = max(map(len, prompts))
+    # The padding id is masked out by length; any id in the vocabulary does.
+    ids_BS = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
+    rows = Rows(DynamicCache(), [len(prompt) for prompt in prompts])
+    return forward(module, ids_BS, rows, width=width), rows
+
+
+def decode(module: nn.Module, last_ids: list[int], rows: Rows, *, device: torch.device) -> Tensor:
+    """Logits [B, V] after appending one token to each row; `rows` grows by it."""
+    ids_BS = torch.tensor(last_ids, device=device).unsqueeze(1)
+    width = rows.width + 1
+    rows.lengths = [length + 1 for length in rows.lengths]
+    return forward(module, ids_BS, rows, width=width)
+
+
+@torch.inference_mode()
+def forward(module: nn.Module, ids_BS: Tensor, rows: Rows, *, width: int) -> Tensor:
+    """Runs the new ids, `rows.lengths` already counting them; logits of the last position only."""
+    positions_T = torch.arange(width, device=ids_BS.device)
+    padding_B1 = torch.tensor([[width - length] for length in rows.lengths], device=ids_BS.device)
+    mask_BT = (positions_T >= padding_B1).long()
+    positions_BS = (positions_T[width - ids_BS.shape[1] :] - padding_B1).clamp(min=0)
+    kept: dict[str, Any] = {cache_argument(type(module).forward): rows.cache}
+    output = module(
+        input_ids=ids_BS, attention_mask=mask_BT, position_ids=positions_BS, use_cache=True, logits_to_keep=1, **kept
+    )
+    return output.logits[:, -1]
+
+
+@cache
+def cache_argument(forward: Any) -> str:
+    """transformers renames `past_key_values` to `cache`, model by model."""
+    return "cache" if "cache" in inspect.signature(forward).parameters else "past_key_values"
+
+
+@torch.inference_mode()
+def select(rows: Rows, kept: list[int]) -> Rows:
+    """The kept rows, each as often as named, without the leading positions that are padding in all of them."""
+    lengths = [rows.lengths[row] for row in kept]
+    start = rows.width - max(lengths)
+    layers = [tuple(x_BHTD[:, :, start:][kept] for x_BHTD in layer) for layer in keys_values(rows.cache)]
+    return Rows(DynamicCache(layers), lengths)
+
+
+@torch.inference_mode()
+def join(first: Rows, second: Rows) -> Rows:
+    """The rows of both, padded on the left to the wider one."""
+    width = max(first.width, second.width)
+    pairs = zip(keys_values(first.cache), keys_values(second.cache), strict=True)
+    layers = [tuple(stack(a, b, width=width) for a, b in zip(*pair, strict=True)) for pair in pairs]
+    return Rows(DynamicCache(layers), first.lengths + second.lengths)
+
+
+def stack(a_BHTD: Tensor, b_BHTD: Tensor, *, width: int) -> Tensor:
+    return torch.cat([nn.functional.pad(x, (0, 0, width - x.shape[2], 0)) for x in (a_BHTD, b_BHTD)])
+
+
+def keys_values(cache: DynamicCache) -> list[tuple[Tensor, Tensor]]:
+    """Keys and values of each layer."""
+    return [(layer[0], layer[1]) for layer in cache]
