@@ -1,0 +1,159 @@
+"""Which weights engines should hold, and which they say they hold.
+
+An engine is told uuids, versions and digests, nothing about tenants. Not here: the bytes (api.weights).
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from jobs.models import Job, JobState
+from registry.errors import NotFound
+from registry.models import Checkpoint, Deployment, Policy
+from registry.services import all_projects
+from registry.tenancy import tenant
+from rl_online.models import EngineHolding, UpdateRun, UpdateState
+from rl_online.services.plans import deltas_folder
+
+JUDGE_JOB = "rl_online.judge"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    checkpoint: Checkpoint
+    role: str  # serving | canary | candidate | base
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What engines should hold of one policy; `etag` changes whenever it does."""
+
+    policy_id: UUID
+    etag: str
+    want: list[dict[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"etag": self.etag, "policy": str(self.policy_id), "want": self.want}
+
+
+def served_policies(project_id: UUID | None = None) -> list[str]:
+    """Ids of the policies that serve something, of one project or of all."""
+    found: list[str] = []
+    for one in [project_id] if project_id else [project.id for project in all_projects()]:
+        with tenant(one):
+            ids = Deployment.objects.filter(alias="default").order_by("policy_id").values_list("policy_id", flat=True)
+            found.extend(str(policy_id) for policy_id in ids)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def project_of(policy_id: UUID) -> UUID:
+    """The project a policy belongs to, for callers that name only the policy. Raises NotFound."""
+    for project in all_projects():
+        with tenant(project.id):
+            if Policy.objects.filter(id=policy_id).exists():
+                return project.id
+    raise NotFound(f"no policy {policy_id}", field="policy")
+
+
+def head(policy_id: UUID) -> Head:
+    """Serving, canary, the newest candidate under proof, and the first checkpoint while it must answer."""
+    want = [_row(wanted) for wanted in wanted_checkpoints(policy_id)]
+    etag = hashlib.sha256(json.dumps(want, sort_keys=True).encode()).hexdigest()[:24]
+    return Head(policy_id=policy_id, etag=etag, want=want)
+
+
+def wanted_checkpoints(policy_id: UUID) -> list[Wanted]:
+    """Inside a tenant. Each checkpoint once, under its most important role."""
+    deployment = (
+        Deployment.objects.select_related("checkpoint__parent", "canary__parent")
+        .filter(policy_id=policy_id, alias="default")
+        .first()
+    )
+    if deployment is None:
+        return []
+    found = [Wanted(checkpoint=deployment.checkpoint, role="serving")]
+    if deployment.canary is not None:
+        found.append(Wanted(checkpoint=deployment.canary, role="canary"))
+    proving = (
+        UpdateRun.objects.select_related("checkpoint__parent")
+        .filter(policy_id=policy_id, state__in=[UpdateState.PROVING, UpdateState.WAITING], checkpoint__isnull=False)
+        .order_by("-version")
+        .first()
+    )
+    if proving is not None and proving.checkpoint is not None:
+        found.append(Wanted(checkpoint=proving.checkpoint, role="candidate"))
+    if _needs_base(policy_id, proving):
+        found.append(Wanted(checkpoint=first_checkpoint(policy_id), role="base"))
+    seen: set[UUID] = set()
+    return [one for one in found if not (one.checkpoint.id in seen or seen.add(one.checkpoint.id))]  # type: ignore[func-returns-value]
+
+
+def first_checkpoint(policy_id: UUID) -> Checkpoint:
+    return Checkpoint.objects.select_related("policy", "parent").filter(policy_id=policy_id).earliest("version")
+
+
+def record_held(engine: str, policy_id: UUID, held: Sequence[dict[str, Any]], failed: Sequence[dict[str, Any]]) -> None:
+    """What an engine reports; inside a tenant. Weights with another digest than the registered one are an error."""
+    versions = {row["version"]: row["tree_digest"] for row in held}
+    errors = {row["version"]: row["error"] for row in failed}
+    EngineHolding.objects.filter(engine=engine, checkpoint__policy_id=policy_id).exclude(
+        checkpoint__version__in=[*versions, *errors]
+    ).delete()
+    for checkpoint in Checkpoint.objects.filter(policy_id=policy_id, version__in=[*versions, *errors]):
+        digest = versions.get(checkpoint.version, "")
+        error = "" if digest else errors[checkpoint.version]
+        if digest and digest != checkpoint.tree_digest:
+            error = f"holds {digest}, registered is {checkpoint.tree_digest}"
+        EngineHolding.objects.update_or_create(
+            engine=engine, checkpoint=checkpoint, defaults={"tree_digest": digest, "error": error[:4000]}
+        )
+
+
+def is_held(checkpoint: Checkpoint) -> bool:
+    """Whether some engine holds exactly these weights."""
+    return EngineHolding.objects.filter(checkpoint=checkpoint, tree_digest=checkpoint.tree_digest, error="").exists()
+
+
+def load_error(checkpoint: Checkpoint) -> str:
+    """What an engine said when it could not load it; empty when none did."""
+    errors = EngineHolding.objects.filter(checkpoint=checkpoint).exclude(error="").values_list("error", flat=True)
+    return next(iter(errors), "")
+
+
+def _needs_base(policy_id: UUID, proving: UpdateRun | None) -> bool:
+    if proving is not None and proving.state == UpdateState.PROVING:
+        return True
+    return Job.objects.filter(
+        kind=JUDGE_JOB, payload__policy=str(policy_id), state__in=[JobState.QUEUED, JobState.RUNNING]
+    ).exists()
+
+
+def _row(wanted: Wanted) -> dict[str, Any]:
+    checkpoint = wanted.checkpoint
+    return {
+        "version": checkpoint.version,
+        "role": wanted.role,
+        "tree_digest": checkpoint.tree_digest,
+        "full": f"/v1/weights/objects/{checkpoint.policy_id}/v{checkpoint.version:06d}",
+        "delta": _delta(checkpoint),
+    }
+
+
+def _delta(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    if checkpoint.parent is None:
+        return None
+    folder = deltas_folder(checkpoint.policy_id)
+    name = f"{checkpoint.version:06d}-from-{checkpoint.parent.version:06d}"
+    for path in sorted(folder.glob(f"{name}.*")):
+        if path.suffix != ".json" and path.with_name(f"{path.name}.json").is_file():
+            return {
+                "from": checkpoint.parent.version,
+                "path": f"/v1/weights/objects/{checkpoint.policy_id}/deltas/{path.name}",
+                "size": path.stat().st_size,
+            }
+    return None

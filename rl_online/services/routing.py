@@ -1,0 +1,89 @@
+"""Which checkpoint answers a request for a model name."""
+
+import hashlib
+from dataclasses import dataclass
+from uuid import UUID
+
+from registry.errors import NotFound
+from registry.models import Checkpoint, Deployment
+from registry.tenancy import tenant
+
+
+class ModelNotFound(NotFound):
+    code = "model_not_found"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One checkpoint, under the names that users and engines know it by."""
+
+    policy_id: UUID
+    policy: str
+    version: int
+    tree_digest: str
+    follows_deployment: bool  # False: the version was named
+
+    @property
+    def name(self) -> str:
+        return f"{self.policy}@{self.version}"
+
+    @property
+    def engine_name(self) -> str:
+        return f"{self.policy_id}@{self.version}"
+
+
+def resolve(project_id: UUID, model: str, *, sticky: str) -> Route:
+    """`<policy>` follows its deployment, a `sticky` key always to the same side of a canary; `<policy>@<version>` is it.
+
+    Raises ModelNotFound, also for another project's policy.
+    """
+    name, at, version = model.partition("@")
+    with tenant(project_id):
+        found = _named(name, version) if at else _deployed(name, sticky)
+    if found is None:
+        raise ModelNotFound(f"no model {model!r} in this project", field="model")
+    return Route(
+        policy_id=found.policy_id,
+        policy=name,
+        version=found.version,
+        tree_digest=found.tree_digest,
+        follows_deployment=not at,
+    )
+
+
+def model_names(project_id: UUID) -> list[tuple[str, int]]:
+    """(name, Unix time it came to be) of every name `resolve` takes that serves, policies first."""
+    with tenant(project_id):
+        found = Deployment.objects.select_related("policy", "checkpoint", "canary").filter(alias="default")
+        deployments = list(found.order_by("policy__name"))
+    policies = [(one.policy.name, int(one.changed_at.timestamp())) for one in deployments]
+    checkpoints = [
+        (f"{one.policy.name}@{checkpoint.version}", int(checkpoint.created_at.timestamp()))
+        for one in deployments
+        for checkpoint in (one.checkpoint, one.canary)
+        if checkpoint is not None
+    ]
+    return policies + checkpoints
+
+
+def is_in_share(sticky: str, fence: int, share: float) -> bool:
+    """Whether this key belongs to the canary's share of the traffic; another fence draws anew."""
+    drawn = int.from_bytes(hashlib.sha256(f"{fence}:{sticky}".encode()).digest()[:8]) / 2**64
+    return drawn < share
+
+
+def _named(name: str, version: str) -> Checkpoint | None:
+    if not (version.isascii() and version.isdigit() and len(version) < 10):
+        return None
+    return Checkpoint.objects.filter(policy__name=name, version=int(version)).first()
+
+
+def _deployed(name: str, sticky: str) -> Checkpoint | None:
+    deployment = (
+        Deployment.objects.select_related("checkpoint", "canary").filter(policy__name=name, alias="default").first()
+    )
+    if deployment is None:
+        return None
+    if deployment.canary is not None and is_in_share(sticky, deployment.fence, deployment.canary_share):
+        return deployment.canary
+    return deployment.checkpoint
