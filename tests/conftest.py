@@ -4,6 +4,7 @@ Nothing is started until a test asks for it. The database is used through the ap
 in force; the alias `owner` migrates.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -171,12 +172,11 @@ def api_key(project) -> Callable[..., str]:
 def model_folder() -> Path:
     """SmolLM2-135M-Instruct as safetensors, converted once and kept: STROP_MODEL_CACHE or ~/.cache/strop."""
     cache = Path(os.environ.get("STROP_MODEL_CACHE") or Path.home() / ".cache" / "strop")
-    environment = os.environ | {"STROP_MODEL_CACHE": str(cache)}
-    command = [sys.executable, "-m", "rl_online.policy.store", "add", "smollm2", "--models", str(cache)]
-    made = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-m", "rl_online.policy.store", str(cache), "smollm2"]
+    made = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
     if made.returncode:
-        unavailable(f"SmolLM2 could not be fetched: {made.stderr.strip()[-400:]}")
-    return Path(made.stdout.strip().splitlines()[-1])
+        unavailable(f"SmolLM2 could not be had: {made.stderr.strip()[-400:]}")
+    return Path(json.loads(made.stdout)["folder"])
 
 
 def outside(variable: str, name: str) -> Path:

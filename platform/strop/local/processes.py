@@ -1,10 +1,12 @@
 """The processes of `strop up`: what each is started with, and how it is known to be ready and alive."""
 
 import os
+import socket
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from pathlib import Path
 
 from strop.home import Home
 from strop.local.postgres import Postgres
@@ -24,7 +26,7 @@ def embedded_servers(home: Home) -> list[Service]:
     return servers
 
 
-def product(url: str, environment: Mapping[str, str]) -> list[Service]:
+def product(home: Home, *, url: str, environment: Mapping[str, str]) -> list[Service]:
     """Everything above the two servers, in the order of starting."""
     celery = [sys.executable, "-m", "celery", "--quiet", "-A", "strop.celery"]
     # Beat keeps nothing on disk: which slot has run is a row in PostgreSQL.
@@ -36,6 +38,9 @@ def product(url: str, environment: Mapping[str, str]) -> list[Service]:
             command=[sys.executable, "-m", "rl_online.commands.engine"],
             environment=environment,
             stop_rank=2,
+            stop_s=25,
+            ready_s=120,
+            is_ready=lambda: accepts(home.engine_socket),
         ),
         Service(
             name="updater",
@@ -64,6 +69,12 @@ def product(url: str, environment: Mapping[str, str]) -> list[Service]:
             is_healthy=lambda: answers(f"{url}/healthz", timeout_s=5),
         ),
     ]
+
+
+def accepts(path: Path) -> bool:
+    """Somebody listens on the unix socket `path`."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 def answers(url: str, *, timeout_s: float) -> bool:

@@ -43,11 +43,11 @@ def up(
                 if server.name == "postgres":
                     Postgres.of(home).ensure_database()
             first = _bootstrap(supervisor, environment)
-            services = [what for what in product(url, environment) if what.name not in without]
+            services = [what for what in product(home, url=url, environment=environment) if what.name not in without]
             for what in services:
                 supervisor.start(what)
-            if any(what.name == "web" for what in services):
-                supervisor.wait_ready("web")
+            for what in reversed(services):
+                supervisor.wait_ready(what.name)
             _announce(url, first)
             supervisor.run()
         except StopAsked:
@@ -57,11 +57,15 @@ def up(
 
 
 def _environment(home: Home, *, host: str, port: int, url: str, is_production: bool) -> dict[str, str]:
+    home.secret("internal")  # made now: the engine reads it from its file, web and updater by its name
     chosen = {
         "STROP_HOME": str(home.root),
         "STROP_HOST": host,
         "STROP_PORT": str(port),
         "STROP_WEB_URL": url,
+        "STROP_ENGINE_SOCKET": str(home.engine_socket),
+        "STROP_ENGINE_CACHE": str(home.root / "engine"),
+        "STROP_TOKEN_FILE": str(home.root / "secrets" / "internal"),
         "DJANGO_SETTINGS_MODULE": "strop.settings",
         "PYTHONUNBUFFERED": "1",
     }
