@@ -1,11 +1,11 @@
 """REINFORCE on data that a slightly older policy sampled, kept near it by a mask and a pull.
 
-Loss per token: -keep * A * exp(l - b) + tau * (l - b)^2, over a global token count ("DPPO-binary-TV + K2", the default of
-prime-rl). l is the log-probability now, b the one at sampling, A the advantage.
+Loss per token: -keep * A * exp(l - b) + tau * (l - b)^2 over a global token count ("DPPO-binary-TV + K2", the default
+of prime-rl). l is the log-probability now, b that at sampling, A the advantage.
 
 Two masks, two denominators: tokens the policy did not choose (prompt, padding, tool output) are not in these tensors
-at all, so they are in no count either. Tokens the mask rejects leave the sum but stay in the denominator; taking them out
-would make the rest count for more.
+at all, so they are in no count either. Tokens the mask rejects leave the sum but stay in the denominator; taking them
+out would make the rest count for more.
 """
 
 # K trained tokens of one micro-batch
@@ -17,7 +17,7 @@ MAX_LOG_RATIO = 20.0  # exp() must not overflow on a bad mismatch; a token this 
 
 
 def dppo_keep(logp_K: Tensor, behaviour_K: Tensor, advantage_K: Tensor, *, high: float, low: float) -> Tensor:
-    """False where a token's probability already moved by more than the limit in the direction its advantage asks for."""
+    """False where a token's probability already moved beyond the limit in the direction its advantage asks for."""
     change_K = logp_K.detach().exp() - behaviour_K.exp()
     rose_enough = (advantage_K > 0) & (change_K > high)
     fell_enough = (advantage_K < 0) & (-change_K > low)
