@@ -79,7 +79,9 @@ def check_role(app_configs: Any, databases: Sequence[str] | None = None, **_: An
     with connections["default"].cursor() as cursor:
         cursor.execute("SELECT current_user, rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user")
         role, is_superuser, bypasses = cursor.fetchone()
-        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tableowner = current_user LIMIT 1")
+        cursor.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tableowner = current_user LIMIT 1"
+        )
         owned = cursor.fetchone()
     hint = "Give DATABASE_URL a role made with NOSUPERUSER NOBYPASSRLS and migrate with DATABASE_OWNER_URL."
     problems = []

@@ -26,7 +26,9 @@ FROM jobs_job WHERE state <> 'done' GROUP BY queue, state
 def healthz(request: HttpRequest) -> HttpResponse:
     """503 when requests are open and none has moved for two minutes; connections elsewhere do not matter here."""
     status = 503 if traffic.is_stuck else 200
-    return JsonResponse({"status": "stuck" if traffic.is_stuck else "ok", "open_requests": traffic.num_open}, status=status)
+    return JsonResponse(
+        {"status": "stuck" if traffic.is_stuck else "ok", "open_requests": traffic.num_open}, status=status
+    )
 
 
 @require_GET

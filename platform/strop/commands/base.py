@@ -34,7 +34,10 @@ def setup() -> None:
 
 
 def needs_running(function: F) -> F:
-    """Decorator: sets Django up first, and turns what may go wrong for a caller into one line and status 1."""
+    """Decorator: sets Django up first, and turns what may go wrong for a caller into one line and a status.
+
+    2 where the caller asked for something that cannot be meant, 1 for everything else.
+    """
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -42,10 +45,12 @@ def needs_running(function: F) -> F:
         from django.conf import settings
         from django.db import OperationalError
 
-        from registry.errors import StropError
+        from registry.errors import InvalidInput, StropError
 
         try:
             return function(*args, **kwargs)
+        except InvalidInput as error:
+            raise click.UsageError(f"{error.field}: {error}" if error.field else str(error)) from None
         except StropError as error:
             raise click.ClickException(f"{error.field}: {error}" if error.field else str(error)) from None
         except OperationalError as error:

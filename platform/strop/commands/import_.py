@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@click.group("import")
+@click.group("import", epilog="Example: strop import realhumaneval FOLDER")
 def command() -> None:
     """Bring in turns and signals that were recorded elsewhere."""
 

@@ -14,7 +14,7 @@ from strop.commands.base import (
 )
 
 
-@click.group("keys")
+@click.group("keys", epilog="Example: strop keys create --scopes ingest,infer")
 def command() -> None:
     """API keys of a project."""
 

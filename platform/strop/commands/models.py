@@ -9,7 +9,7 @@ import click
 from strop.commands.base import actor, inside_project, json_option, needs_running, print_json, project_option, table
 
 
-@click.group("models")
+@click.group("models", epilog="Example: strop models add smollm2 --name editor")
 def command() -> None:
     """Models that policies start from, and the policies of a project."""
 

@@ -5,7 +5,7 @@ import click
 from strop.commands.base import inside_project, json_option, needs_running, print_json, project_option, table
 
 
-@click.group("report")
+@click.group("report", epilog="Example: strop report accept-share --by checkpoint")
 def command() -> None:
     """Numbers from what users did."""
 

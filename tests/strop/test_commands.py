@@ -1,0 +1,136 @@
+import json
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from registry import services
+from registry.models import ApiKey, AuditEvent, CheckpointState, Deployment
+from registry.tenancy import tenant
+from rl_online.models import GateReport
+from strop import cli
+from strop.commands import base
+from strop.commands.update import overrides
+
+
+def strop(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.group, arguments, prog_name="strop")
+
+
+def strop_json(*arguments: str) -> dict:
+    result = strop(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(command, click.Group):
+        return [path]
+    context = click.Context(command)
+    return [
+        leaf
+        for name in command.list_commands(context)
+        if name != "demo"
+        for leaf in leaves(command.get_command(context, name), (*path, name))
+    ]
+
+
+@pytest.fixture
+def editor(project):
+    """A policy with version 1 serving and version 2 a candidate that the gate held."""
+    with tenant(project.id):
+        policy = services.create_policy("editor", source="test", actor="test")
+        made = {"tree_digest": "0" * 64, "folder": "f", "num_bytes": 1, "optimizer_step": 0, "actor": "test"}
+        first = services.register_checkpoint(policy, version=1, parent=None, state=CheckpointState.SERVING, **made)
+        second = services.register_checkpoint(policy, version=2, parent=first, **made)
+        Deployment.objects.create(policy=policy, checkpoint=first)
+        GateReport.objects.create(checkpoint=second, decision="hold", reasons=["too few"], evidence={"margin": 0.1})
+    return policy
+
+
+@pytest.mark.parametrize("path", leaves(cli.group), ids=" ".join)
+def test_every_command_shows_an_example_and_its_json(path: tuple[str, ...]):
+    shown = strop(*path, "--help").output
+    assert f"Example: strop {' '.join(path)}" in " ".join(shown.split()) or path == ("up",)
+    assert path == ("up",) or "--json" in shown
+
+
+def test_a_key_is_made_listed_and_revoked(project):
+    made = strop_json("keys", "create", "--scopes", "ingest,infer", "--name", "plugin", "--days", "3")
+    assert made["key"].startswith(made["prefix"] + ".")
+    assert (made["name"], made["scopes"], made["project"]) == ("plugin", ["infer", "ingest"], "editor")
+    assert [row["live"] for row in strop_json("keys", "list")["keys"]] == [True]
+
+    strop_json("keys", "revoke", made["prefix"], "--reason", "lost")
+    assert [row["live"] for row in strop_json("keys", "list")["keys"]] == [False]
+    with tenant(project.id):
+        assert list(AuditEvent.objects.filter(verb="revoke").values_list("reason", flat=True)) == ["lost"]
+
+
+def test_an_unknown_scope_is_wrong_use_and_makes_no_key(project):
+    result = strop("keys", "create", "--scopes", "everything", "--json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ingest, read, infer, train, admin" in result.stderr
+    with tenant(project.id):
+        assert not ApiKey.objects.exists()
+
+
+def test_with_two_projects_the_one_meant_has_to_be_named(project, other_project):
+    result = strop("keys", "list")
+    assert result.exit_code == 2
+    assert "say which one: editor, other" in result.stderr
+    assert strop_json("keys", "list", "--project", "other") == {"keys": []}
+
+
+def test_a_project_nobody_knows_is_a_failure(project):
+    result = strop("keys", "list", "--project", "nobody")
+    assert result.exit_code == 1
+    assert "no project 'nobody'" in result.stderr
+
+
+def test_a_gate_that_holds_is_an_answer(editor):
+    found = strop_json("gate", "editor@2")
+    assert (found["decision"], found["reasons"], found["evidence"]) == ("hold", ["too few"], {"margin": 0.1})
+
+
+@pytest.mark.parametrize(("name", "status"), [("editor@1", 1), ("editor@9", 1), ("editor", 2)])
+def test_a_gate_without_report_or_with_a_wrong_name_prints_nothing_on_stdout(editor, name: str, status: int):
+    result = strop("gate", name, "--json")
+    assert (result.exit_code, result.stdout) == (status, "")
+
+
+def test_promoting_against_the_gate_needs_a_reason_and_is_audited(editor, project):
+    assert strop("promote", "editor@2").exit_code == 2
+    moved = strop_json("promote", "editor@2", "--reason", "checked by hand")
+    assert (moved["serving"], moved["previous"]) == ("editor@2", "editor@1")
+    back = strop_json("rollback", "--reason", "empty answers")
+    assert (back["serving"], back["before"]) == ("editor@1", "editor@2")
+    with tenant(project.id):
+        actors = set(AuditEvent.objects.filter(object_kind="checkpoint", reason__gt="").values_list("actor", flat=True))
+    assert actors == {base.actor()}
+
+
+def test_policies_are_listed_with_what_serves(editor):
+    assert strop_json("models", "list")["policies"] == [
+        {"policy": "editor", "source": "test", "serving": "editor@1", "checkpoints": 2}
+    ]
+
+
+def test_overrides_are_json_where_they_read_as_json():
+    assert overrides(("learning_rate=1e-5", "shuffle=true", "loss=reinforce", "note=a=b")) == {
+        "learning_rate": 1e-5,
+        "shuffle": True,
+        "loss": "reinforce",
+        "note": "a=b",
+    }
+
+
+def test_an_override_without_value_is_wrong_use():
+    with pytest.raises(click.UsageError, match="write KEY=VALUE"):
+        overrides(("learning_rate",))
+
+
+def test_columns_are_as_wide_as_needed_and_numbers_stand_right():
+    rows = [{"key": "a", "turns": 5, "share": 0.36789}, {"key": "long", "turns": 1200, "share": None}]
+    assert base.table(rows) == "key   turns  share\na         5  0.368\nlong   1200      -"
+    assert base.table([]) == "nothing yet"
