@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from feedback.services.record import record_items
+from django.utils import timezone
+
+from feedback.services.record import record_turns
 from feedback.wire import TurnItem, Usage
 from rl_online.serving import protocol
 from rl_online.serving.protocol import Chunk, Final, Sampling, TokenDetail
@@ -66,7 +68,7 @@ def record_choices(
     """Store the turns durably. `failure` is why choices without an end have none; None means the caller left."""
     group = choices[0].turn_id if len(choices) > 1 else None
     items = [_turn(exchange, choice, group=group, elapsed_ms=elapsed_ms, failure=failure) for choice in choices]
-    receipt = record_items(project_id, items)
+    receipt = record_turns(project_id, items, received_at=timezone.now())
     for item in receipt.items:
         if item.outcome not in ("accepted", "duplicate"):
             log.error("turn %s was not recorded: %s %s", item.id, item.outcome, item.message)
@@ -89,7 +91,7 @@ def _turn(exchange: Exchange, choice: Choice, *, group: str | None, elapsed_ms: 
         problem=exchange.problem,
         messages=exchange.messages,
         prompt=exchange.prompt,
-        completion=choice.text.replace("\0", "\ufffd"),  # PostgreSQL keeps no NUL; the ids stay exact
+        completion=choice.text,
         prompt_token_ids=exchange.input_ids,
         completion_token_ids=choice.ids,
         logprobs=choice.logprobs,

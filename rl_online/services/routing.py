@@ -33,7 +33,7 @@ class Route:
 
 
 def resolve(project_id: UUID, model: str, *, sticky: str) -> Route:
-    """`<policy>` follows its deployment, a `sticky` key always to the same side of a canary; `<policy>@<version>` is it.
+    """`<policy>` follows its deployment, a `sticky` key to one side of a canary; `<policy>@<version>` is it.
 
     Raises ModelNotFound, also for another project's policy.
     """

@@ -1,0 +1,227 @@
+"""Which settled turns a policy could learn from now, and why the others are left out. Inside a tenant; reads only.
+
+A turn is looked at until it is in a batch; what is left out is counted by its reason. Corrections are turns whose label
+changed after their batch had been trained: the difference is learnt, once, while the original is on the serving line.
+"""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from evals.models import Score, ScoreStatus
+from feedback.models import Outcome, Turn, TurnPayload
+from registry.models import Checkpoint, Policy
+from registry.services import lineage
+from registry.tenancy import current_project_id
+from rl_online.models import BatchSample, RewardBatch, UpdateRun
+from rl_online.rewards.composite import Reward, RewardSpec, reward_of
+
+RL, KTO = "rl", "kto"
+LIVE_SOURCES = ("production", "simulated")
+KTO_SOURCES = (*LIVE_SOURCES, "import")
+FINISHED = ("stop", "length", "tool_calls")  # an answer cut off by a fault or a leaving client was nobody's choice
+RECENT_BATCHES = 4  # beyond the lag, so that a correction that comes too late is still seen and counted
+PENALTIES = ("presence_penalty", "frequency_penalty")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The serving checkpoint and its ancestors, newest first."""
+
+    policy: Policy
+    checkpoints: list[Checkpoint]
+
+    @property
+    def serving(self) -> Checkpoint:
+        return self.checkpoints[0]
+
+    def lag_of(self, version: int | None) -> int | None:
+        """Updates between `version` and the serving checkpoint; None when it is not on the line."""
+        versions = [checkpoint.version for checkpoint in self.checkpoints]
+        return versions.index(version) if version in versions else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A turn with what it earned."""
+
+    turn: Turn
+    kind: str  # rl | kto
+    reward: float
+    breakdown: dict[str, Any]
+    is_correction: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    candidates: list[Candidate]  # in the order in which the turns happened
+    dropped: dict[str, int] = field(default_factory=dict)  # reason -> number of turns left out
+    oldest_at: datetime | None = None  # when the first of them settled
+
+
+def line_of(policy: Policy, serving: Checkpoint) -> Line:
+    return Line(policy=policy, checkpoints=lineage(serving))
+
+
+def collect(line: Line, spec: RewardSpec, *, kind: str, max_lag: int, max_turns: int) -> Collected:
+    """The newest `max_turns` turns that can teach, and what was left out among those looked at."""
+    turns = list(_unspent(line, kind).order_by("-settled_at", "-turn_id")[: 4 * max_turns])
+    scores = scores_of([turn.turn_id for turn in turns])
+    found: list[Candidate] = []
+    dropped: Counter[str] = Counter()
+    for turn in turns:
+        reason = fault_of(turn, line, kind=kind, max_lag=max_lag)
+        reward = rewarded(turn, spec, scores.get(turn.turn_id, {}))
+        if reason is None and reward.value is None:
+            reason = "unknown reward"
+        if reason is not None:
+            dropped[reason] += 1
+        elif len(found) < max_turns:
+            assert reward.value is not None
+            found.append(Candidate(turn=turn, kind=kind, reward=reward.value, breakdown=reward.breakdown))
+    found.sort(key=lambda one: (one.turn.at, one.turn.turn_id))
+    settled = [one.turn.settled_at for one in found if one.turn.settled_at]
+    return Collected(candidates=found, dropped=dict(dropped), oldest_at=min(settled, default=None))
+
+
+def fault_of(turn: Turn, line: Line, *, kind: str, max_lag: int) -> str | None:
+    """Why this settled turn must not be learnt from in a batch of this kind; None when it may."""
+    if turn.is_excluded:
+        return "excluded by a reviewer"
+    if turn.policy is None and turn.model is None:
+        return "unknown origin"
+    if turn.source in LIVE_SOURCES and (turn.error or turn.finish_reason not in FINISHED):
+        return "cut off"
+    if kind == KTO:
+        return _kto_fault(turn, line)
+    lag = line.lag_of(turn.version)
+    if lag is None:
+        return "abandoned branch"
+    if lag > max_lag:
+        return "too old"
+    return None if is_complete(turn) else "incomplete"
+
+
+def is_complete(turn: Turn) -> bool:
+    """Whether a ratio loss may take it: ids, logprobs and versions, sampled from the whole distribution."""
+    sampling = turn.sampling or {}
+    return bool(
+        turn.has_logprobs
+        and (sampling.get("temperature") or 0) > 0
+        and sampling.get("top_p", 1) == 1
+        and not sampling.get("top_k")
+        and not any(sampling.get(name) for name in PENALTIES)
+        and sampling.get("logprobs_mode") == "processed"
+    )
+
+
+def rewarded(turn: Turn, spec: RewardSpec, scores: Mapping[str, float | None]) -> Reward:
+    """What the turn earned; a reviewer's word beats the recipe."""
+    reward = reward_of(spec, outcome=turn.outcome or Outcome.UNKNOWN, scores=scores)
+    if turn.reward_override is None:
+        return reward
+    return Reward(value=turn.reward_override, breakdown={**reward.breakdown, "override": turn.reward_override})
+
+
+def corrections(line: Line, spec: RewardSpec, *, max_lag: int) -> Collected:
+    """Turns learnt on the serving line whose label changed since the last batch: each with new reward minus old."""
+    recent = list(RewardBatch.objects.filter(policy=line.policy).order_by("-created_at")[: max_lag + RECENT_BATCHES])
+    if not recent:
+        return Collected(candidates=[])
+    learnt: dict[str, list[BatchSample]] = {}
+    in_recent = BatchSample.objects.filter(batch__in=recent).values("turn_ref")
+    for sample in BatchSample.objects.filter(turn_ref__in=in_recent).order_by("id"):
+        learnt.setdefault(sample.turn_ref, []).append(sample)
+    relabelled = Turn.objects.filter(turn_id__in=list(learnt), label__created_at__gt=recent[0].created_at)
+    turns = [
+        turn
+        for turn in _with_labels(relabelled)
+        if all(sample.label_id != turn.label_id for sample in learnt[turn.turn_id])
+    ]
+    on_line = _batches_behind(line)
+    scores = scores_of([turn.turn_id for turn in turns])
+    found: list[Candidate] = []
+    dropped: Counter[str] = Counter()
+    for turn in turns:
+        samples = [sample for sample in learnt[turn.turn_id] if sample.batch_id in on_line]
+        reward = rewarded(turn, spec, scores.get(turn.turn_id, {}))
+        lag = line.lag_of(turn.version)
+        if all(sample.is_correction for sample in samples):
+            dropped["correction of what the serving line did not learn"] += 1
+        elif lag is None or lag > max_lag:
+            dropped["correction too old"] += 1
+        elif turn.is_excluded or not is_complete(turn) or reward.value is None:
+            dropped["correction without a reward"] += 1
+        elif change := round(reward.value - math.fsum(sample.reward for sample in samples), 9):
+            found.append(Candidate(turn=turn, kind=RL, reward=change, breakdown=reward.breakdown, is_correction=True))
+    return Collected(candidates=sorted(found, key=lambda one: (one.turn.at, one.turn.turn_id)), dropped=dict(dropped))
+
+
+def _batches_behind(line: Line) -> set[UUID]:
+    """Batches that a checkpoint of the line was trained on."""
+    updates = UpdateRun.objects.filter(checkpoint__in=line.checkpoints)
+    return set(updates.values_list("batch_id", flat=True))
+
+
+def scores_of(turn_ids: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    """turn -> scorer -> value; only what was scored."""
+    found: dict[str, dict[str, float | None]] = {}
+    scored = Score.objects.filter(turn_ref__in=turn_ids, status=ScoreStatus.SCORED).order_by("id")
+    for turn_id, scorer, value in scored.values_list("turn_ref", "scorer", "value"):
+        found.setdefault(turn_id, {})[scorer] = value
+    return found
+
+
+def payloads_of(turns: Sequence[Turn]) -> dict[str, TurnPayload]:
+    """The large part of each turn, read by partition key."""
+    if not turns:
+        return {}
+    times = {turn.at for turn in turns}
+    rows = TurnPayload.objects.filter(
+        project_id=current_project_id(),
+        turn_id__in=[turn.turn_id for turn in turns],
+        at__gte=min(times),
+        at__lte=max(times),
+    )
+    return {row.turn_id: row for row in rows}
+
+
+def slice_of(turn: Turn, payload: TurnPayload) -> str:
+    """Turns that are expected to earn alike: surface, language and the product's own `metadata.slice`."""
+    parts = [turn.surface, turn.language, payload.metadata.get("slice")]
+    return "|".join(str(part) for part in parts if part)
+
+
+def user_hash(project_id: UUID, user: str | None) -> str | None:
+    return None if user is None else hashlib.sha256(f"{project_id}:{user}".encode()).hexdigest()
+
+
+def _unspent(line: Line, kind: str) -> QuerySet[Turn]:
+    """Settled turns that no batch has taken."""
+    spent = BatchSample.objects.filter(turn_ref=OuterRef("turn_id"), is_correction=False)
+    turns = Turn.objects.filter(~Exists(spent), settled_at__isnull=False, label__isnull=False)
+    if kind == KTO:
+        is_import = Q(source="import") & (Q(model__isnull=False) | Q(policy=line.policy.name))
+        return _with_labels(turns.filter(Q(policy=line.policy.name, source__in=LIVE_SOURCES) | is_import))
+    return _with_labels(turns.filter(policy=line.policy.name, source__in=LIVE_SOURCES))
+
+
+def _with_labels(turns: QuerySet[Turn]) -> QuerySet[Turn]:
+    return turns.select_related("label", "session")
+
+
+def _kto_fault(turn: Turn, line: Line) -> str | None:
+    if turn.outcome not in (Outcome.ACCEPT, Outcome.REJECT, Outcome.SILENCE) and turn.reward_override is None:
+        return "unknown reward"
+    if turn.source in LIVE_SOURCES and line.lag_of(turn.version) is None:
+        return "abandoned branch"
+    if turn.source in LIVE_SOURCES and is_complete(turn):
+        return "complete"  # the ratio loss is the better use of it
+    return None

@@ -1,0 +1,373 @@
+"""From settled turns to a sealed batch and the UpdateRun that will learn from it.
+
+`prepare` reads, asks the engine for ids where a turn came without, and writes the batch folder; `open_update` is the
+transaction that makes it count. Killed in between, the folder is left behind, named by its content, and nothing else.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+
+from feedback.models import TurnPayload
+from jobs.services import enqueue
+from registry.errors import Conflict, Unavailable
+from registry.models import Checkpoint, Deployment, Policy
+from registry.services import audit, next_version
+from rl_online.models import BatchSample, LearningPlan, RewardBatch, UpdateRun, UpdateState
+from rl_online.rewards import baseline
+from rl_online.rewards.batch import Sample, SealedBatch, seal_batch
+from rl_online.rewards.composite import parse_reward_spec
+from rl_online.rewards.update_config import UpdateConfig
+from rl_online.services import collecting
+from rl_online.services.collecting import KTO, RL, Candidate, Line
+from rl_online.services.plans import effective_config, freeze
+from rl_online.serving.client import EngineClient
+from rl_online.serving.protocol import EngineError, EngineUnavailable, InvalidRequest
+
+log = logging.getLogger(__name__)
+
+UPDATE_JOB = "rl_online.update"
+OPEN_STATES = (UpdateState.QUEUED, UpdateState.TRAINING, UpdateState.PROVING)
+MAX_SAMPLE_TOKENS = 4096
+ENCODE_TOGETHER = 16
+SEED_BITS = 63
+
+
+class TooFewSamples(Conflict):
+    """Not enough to learn from yet; the message says how many are missing."""
+
+    code = "too_few_samples"
+
+
+class UpdateUnderWay(Conflict):
+    code = "update_under_way"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A sealed folder with all that its rows will say."""
+
+    policy: Policy
+    plan: LearningPlan
+    parent: Checkpoint
+    kind: str
+    config: UpdateConfig
+    sealed: SealedBatch
+    samples: list[Sample]
+    candidates: list[Candidate]  # aligned with samples
+    baselines: dict[str, dict[str, float]]
+    dropped: dict[str, int]
+    seal_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """What is ready to be learnt from right now, before tokens are looked at."""
+
+    line: Line
+    plan: LearningPlan
+    config: UpdateConfig
+    kind: str
+    candidates: list[Candidate]
+    dropped: dict[str, int]
+    oldest_at: Any = None
+
+
+def look(policy: Policy, *, kind: str | None = None, overrides: Mapping[str, Any] | None = None) -> Pool:
+    """The turns an update would take now. Without a `kind`: rl, or kto where only that has enough."""
+    plan = LearningPlan.objects.select_related("reward_spec").get(policy=policy)
+    config = effective_config(plan, overrides)
+    deployment = Deployment.objects.select_related("checkpoint").get(policy=policy, alias="default")
+    line = collecting.line_of(policy, deployment.checkpoint)
+    if kind is None:
+        pool = _pool(line, plan, config, RL)
+        if len(pool.candidates) >= plan.min_turns:
+            return pool
+        other = _pool(line, plan, config, KTO)
+        return other if len(other.candidates) >= plan.min_turns else pool
+    return _pool(line, plan, config, kind)
+
+
+def prepare(pool: Pool, project_id: UUID) -> Prepared:
+    """Seal the pool's turns. Raises TooFewSamples."""
+    started = time.monotonic()
+    plan, candidates = pool.plan, pool.candidates
+    payloads = collecting.payloads_of([one.turn for one in candidates])
+    dropped = Counter(pool.dropped)
+    usable: list[tuple[Candidate, TurnPayload, list[int], list[int]]] = []
+    ids = _token_ids(pool, payloads)
+    for one in candidates:
+        found = ids.get(one.turn.turn_id)
+        if found is None:
+            dropped["no token ids"] += 1
+        elif len(found[0]) + len(found[1]) > MAX_SAMPLE_TOKENS:
+            dropped["too long"] += 1
+        else:
+            usable.append((one, payloads[one.turn.turn_id], *found))
+    num_turns = sum(not one.is_correction for one, *_ in usable)
+    if num_turns < plan.min_turns:
+        missing = plan.min_turns - num_turns
+        raise TooFewSamples(f"{num_turns} of {plan.min_turns} ready, {missing} more needed")
+    slices = [collecting.slice_of(one.turn, payload) for one, payload, *_ in usable]
+    expected, state = _baselines(pool, [one for one, *_ in usable], slices)
+    samples = [
+        _sample(one, payload, prompt, completion, project_id=project_id, name=name, expected=value)
+        for (one, payload, prompt, completion), name, value in zip(usable, slices, expected, strict=True)
+    ]
+    sealed = seal_batch(samples, settings.HOME.batches)
+    return Prepared(
+        policy=pool.line.policy,
+        plan=plan,
+        parent=pool.line.serving,
+        kind=pool.kind,
+        config=pool.config,
+        sealed=sealed,
+        samples=samples,
+        candidates=[one for one, *_ in usable],
+        baselines=state,
+        dropped=dict(dropped),
+        seal_s=time.monotonic() - started,
+    )
+
+
+def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> UpdateRun:
+    """Write batch, lineage, UpdateRun and its job; in the caller's transaction.
+
+    Raises UpdateUnderWay when another update is open, Conflict when another checkpoint serves by now.
+    """
+    lock_for_update(prepared.policy, parent=prepared.parent)
+    spec = prepared.plan.reward_spec
+    rewards = [sample.reward for sample in prepared.samples]
+    try:
+        with transaction.atomic():
+            batch = RewardBatch.objects.create(
+                policy=prepared.policy,
+                digest=prepared.sealed.digest,
+                kind=prepared.kind,
+                reward_spec=spec,
+                num_samples=prepared.sealed.num_samples,
+                num_tokens=prepared.sealed.num_tokens,
+                reward_mean=sum(rewards) / len(rewards),
+                baselines=prepared.baselines,
+                dropped=prepared.dropped,
+            )
+            BatchSample.objects.bulk_create(
+                [
+                    BatchSample(
+                        batch=batch,
+                        turn_ref=one.turn.turn_id,
+                        session_ref=one.turn.session.session_id,
+                        user_hash=sample.row["user_hash"],
+                        label_id=one.turn.label_id,
+                        slice=sample.row["slice"][:200],
+                        reward=sample.reward,
+                        baseline=sample.baseline,
+                        is_correction=one.is_correction,
+                    )
+                    for one, sample in zip(prepared.candidates, prepared.samples, strict=True)
+                ],
+                batch_size=500,
+            )
+    except IntegrityError as error:
+        raise UpdateUnderWay("another update took some of these turns at the same time; try again") from error
+    freeze(spec)
+    run = create_run(
+        batch,
+        parent=prepared.parent,
+        config=prepared.config,
+        trigger=trigger,
+        requested_by=requested_by,
+        timings={"seal": round(prepared.seal_s, 3)},
+    )
+    return run
+
+
+def create_run(
+    batch: RewardBatch,
+    *,
+    parent: Checkpoint,
+    config: UpdateConfig,
+    trigger: str,
+    requested_by: str,
+    timings: Mapping[str, float],
+    is_replay: bool = False,
+) -> UpdateRun:
+    """Reserve the next version and hand the run to the updater."""
+    policy = batch.policy
+    reserved = UpdateRun.objects.filter(policy=policy).aggregate(last=Max("version"))["last"] or 0
+    version = max(next_version(policy), reserved + 1)
+    run = UpdateRun.objects.create(
+        policy=policy,
+        batch=batch,
+        parent=parent,
+        version=version,
+        trigger=trigger,
+        requested_by=requested_by,
+        config=config.to_json(),
+        config_digest=config.digest,
+        seed=seed_of(batch.digest, version),
+        timings=dict(timings),
+        is_replay=is_replay,
+    )
+    after = {"policy": policy.name, "version": version, "batch": batch.digest, "trigger": trigger}
+    audit("start", "update", run.id, actor=requested_by, after=after)
+    enqueue(UPDATE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=str(run.id))
+    return run
+
+
+def lock_for_update(policy: Policy, *, parent: Checkpoint) -> None:
+    """One update at a time: serialises on the plan and checks that nothing moved. Raises UpdateUnderWay or Conflict."""
+    LearningPlan.objects.select_for_update().get(policy=policy)
+    deployment = Deployment.objects.select_for_update(of=("self",)).get(policy=policy, alias="default")
+    if UpdateRun.objects.filter(policy=policy, state__in=OPEN_STATES).exists():
+        raise UpdateUnderWay(f"an update of {policy.name} is under way")
+    if deployment.checkpoint_id != parent.id:
+        raise Conflict(f"{parent} is no longer serving; try again")
+
+
+def seed_of(digest: str, version: int) -> int:
+    """The same batch for the same version is trained with the same seed."""
+    return int.from_bytes(hashlib.sha256(f"{digest}:{version}".encode()).digest()[:8]) >> (64 - SEED_BITS)
+
+
+def _pool(line: Line, plan: LearningPlan, config: UpdateConfig, kind: str) -> Pool:
+    spec = parse_reward_spec(plan.reward_spec.body)
+    found = collecting.collect(line, spec, kind=kind, max_lag=config.max_lag, max_turns=plan.max_turns)
+    changed = (
+        collecting.corrections(line, spec, max_lag=config.max_lag)
+        if kind == RL
+        else collecting.Collected(candidates=[])
+    )
+    return Pool(
+        line=line,
+        plan=plan,
+        config=config,
+        kind=kind,
+        candidates=[*found.candidates, *changed.candidates],
+        dropped=dict(Counter(found.dropped) + Counter(changed.dropped)),
+        oldest_at=found.oldest_at,
+    )
+
+
+def _baselines(
+    pool: Pool, candidates: Sequence[Candidate], slices: Sequence[str]
+) -> tuple[list[float], dict[str, dict[str, float]]]:
+    """What was expected of each sample, and the running state after them; a correction expects nothing."""
+    previous = _running_baselines(pool.line)
+    fresh = [index for index, one in enumerate(candidates) if not one.is_correction]
+    expected = [0.0] * len(candidates)
+    if pool.kind == KTO:
+        mean = sum(candidates[index].reward for index in fresh) / len(fresh)
+        for index in fresh:
+            expected[index] = mean
+        return expected, baseline.to_json(previous)
+    after = baseline.next_baselines(previous, [(slices[index], candidates[index].reward) for index in fresh])
+    for index, value in zip(fresh, after.per_sample, strict=True):
+        expected[index] = value
+    return expected, baseline.to_json(after.state)
+
+
+def _running_baselines(line: Line) -> Mapping[str, baseline.RunningSlice]:
+    """The state after the newest batch that the serving line learnt."""
+    update = (
+        UpdateRun.objects.select_related("batch").filter(checkpoint__in=line.checkpoints).order_by("-version").first()
+    )
+    return baseline.from_json(update.batch.baselines if update else {})
+
+
+def _sample(
+    one: Candidate,
+    payload: TurnPayload,
+    prompt: list[int],
+    completion: list[int],
+    *,
+    project_id: UUID,
+    name: str,
+    expected: float,
+) -> Sample:
+    turn = one.turn
+    is_rl = one.kind == RL
+    versions = (
+        _per_token(payload.weight_versions, len(completion)) if payload.weight_versions else [-1] * len(completion)
+    )
+    assert turn.label is not None
+    return Sample(
+        token_ids=[*prompt, *completion],
+        prompt_length=len(prompt),
+        mask=[0] * len(prompt) + [1] * len(completion),
+        behaviour_logprobs=[0.0] * len(prompt) + list(payload.logprobs) if is_rl else None,
+        reward=one.reward,
+        baseline=expected,
+        versions=[-1] * len(prompt) + versions,
+        row={
+            "turn": turn.turn_id,
+            "session": turn.session.session_id,
+            "user_hash": collecting.user_hash(project_id, turn.user),
+            "kind": one.kind,
+            "slice": name,
+            "reward_breakdown": one.breakdown,
+            "label_reason": turn.label.reason,
+            "source": turn.source,
+            "sampling": turn.sampling or {},
+            **({"is_correction": True} if one.is_correction else {}),
+        },
+    )
+
+
+def _per_token(spans: Sequence[Sequence[int]], num_tokens: int) -> list[int]:
+    """Spans [first, end exclusive, version] spread over the tokens; -1 where no span says."""
+    versions = [-1] * num_tokens
+    for first, end, version in spans:
+        versions[first:end] = [version] * (end - first)
+    return versions
+
+
+def _token_ids(pool: Pool, payloads: Mapping[str, TurnPayload]) -> dict[str, tuple[list[int], list[int]]]:
+    """turn -> (prompt ids, completion ids): as recorded, or for KTO as the serving checkpoint encodes the text."""
+    found: dict[str, tuple[list[int], list[int]]] = {}
+    to_encode: list[TurnPayload] = []
+    for one in pool.candidates:
+        payload = payloads.get(one.turn.turn_id)
+        if payload is None:
+            continue
+        if payload.prompt_token_ids and payload.completion_token_ids and one.turn.policy == pool.line.policy.name:
+            found[one.turn.turn_id] = (payload.prompt_token_ids, payload.completion_token_ids)
+        elif one.kind == KTO and payload.completion:
+            to_encode.append(payload)
+    if to_encode:
+        serving = pool.line.serving
+        found |= asyncio.run(_encode(f"{serving.policy_id}@{serving.version}", to_encode))
+    return found
+
+
+async def _encode(checkpoint: str, payloads: Sequence[TurnPayload]) -> dict[str, tuple[list[int], list[int]]]:
+    gate = asyncio.Semaphore(ENCODE_TOGETHER)
+    async with EngineClient(settings.HOME.engine_socket) as engine:
+
+        async def encode(payload: TurnPayload) -> tuple[str, tuple[list[int], list[int]]] | None:
+            async with gate:
+                try:
+                    prompt = await engine.encode(checkpoint, messages=payload.messages, prompt=payload.prompt)
+                    completion = await engine.encode(checkpoint, prompt=payload.completion)
+                except InvalidRequest as error:
+                    log.info("turn %s cannot be encoded: %s", payload.turn_id, error)
+                    return None
+                return (payload.turn_id, (prompt, completion)) if prompt and completion else None
+
+        try:
+            encoded = await asyncio.gather(*(encode(payload) for payload in payloads))
+        except EngineUnavailable as error:
+            raise Unavailable("the engine is away, and turns without token ids need it", retry_after_s=5) from error
+        except EngineError as error:
+            raise Unavailable(f"the engine could not encode: {error}", retry_after_s=5) from error
+    return dict(one for one in encoded if one is not None)

@@ -1,0 +1,174 @@
+"""Starting, cancelling and replaying updates, by the loop's own rhythm or by a person.
+
+Inside a tenant, except the job handlers and `consider_all`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from jobs import crash
+from jobs.models import Job, JobState
+from jobs.services import ClaimedJob, NotYet, enqueue
+from registry.errors import Conflict, Unavailable
+from registry.models import Deployment, Policy
+from registry.services import LOOP, all_projects, audit
+from registry.tenancy import tenant
+from rl_online.models import LearningPlan, UpdateRun, UpdateState
+from rl_online.rewards.update_config import UpdateConfig
+from rl_online.services import sealing
+from rl_online.services.sealing import OPEN_STATES, TooFewSamples
+from rl_online.triggering import Rhythm, Situation, Trigger, decide_trigger
+
+CONSIDER_JOB = "rl_online.consider"
+SEAL_JOB = "rl_online.seal_batch"
+ENGINE_AWAY_S = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """What an update would take, were it started now."""
+
+    kind: str  # rl | kto
+    num_ready: int
+    num_needed: int  # fewer are never trained on
+    num_excluded: dict[str, int]  # reason -> turns left out
+    config: UpdateConfig
+    trigger: Trigger
+
+
+def preview_update(policy: Policy, *, overrides: Mapping[str, Any] | None = None, kind: str | None = None) -> Preview:
+    pool = sealing.look(policy, kind=kind, overrides=overrides)
+    num_ready = sum(not one.is_correction for one in pool.candidates)
+    return Preview(
+        kind=pool.kind,
+        num_ready=num_ready,
+        num_needed=pool.plan.min_turns,
+        num_excluded=pool.dropped,
+        config=pool.config,
+        trigger=_trigger(policy, pool, num_ready),
+    )
+
+
+def trigger_update(
+    policy: Policy, *, actor: str, overrides: Mapping[str, Any] | None = None, kind: str | None = None
+) -> UpdateRun:
+    """Start an update now, paused or not. Raises TooFewSamples, or UpdateUnderWay."""
+    _refuse_second(policy)
+    pool = sealing.look(policy, kind=kind, overrides=overrides)
+    prepared = sealing.prepare(pool, policy.project_id)
+    return sealing.open_update(prepared, trigger="person", requested_by=actor)
+
+
+def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | None = None) -> UpdateRun:
+    """Learn from the batch of an earlier run once more, from the checkpoint that serves now. Marked as a replay."""
+    _refuse_second(run.policy)
+    plan = LearningPlan.objects.get(policy=run.policy)
+    config = sealing.effective_config(plan, {**run.config, **(overrides or {})})
+    serving = Deployment.objects.select_related("checkpoint").get(policy=run.policy, alias="default").checkpoint
+    sealing.lock_for_update(run.policy, parent=serving)
+    return sealing.create_run(
+        run.batch, parent=serving, config=config, trigger="replay", requested_by=actor, timings={}, is_replay=True
+    )
+
+
+def cancel_update(run: UpdateRun, *, actor: str, reason: str = "") -> None:
+    """A queued run ends at once, one in training at its next step; raises Conflict when it is past that."""
+    current = UpdateRun.objects.select_for_update().get(id=run.id)
+    if current.state not in (UpdateState.QUEUED, UpdateState.TRAINING):
+        raise Conflict(f"{current} is {current.state}; only a queued or training one can be cancelled")
+    current.is_cancel_requested = True
+    if current.state == UpdateState.QUEUED:
+        current.state = UpdateState.CANCELLED
+        current.finished_at = timezone.now()
+    current.save(update_fields=["is_cancel_requested", "state", "finished_at"])
+    audit("cancel", "update", run.id, actor=actor, reason=reason)
+
+
+def consider(policy: Policy) -> Trigger:
+    """Start sealing when it is time. Raises nothing when it is not."""
+    pool = sealing.look(policy, kind=sealing.RL)
+    num_ready = sum(not one.is_correction for one in pool.candidates)
+    trigger = _trigger(policy, pool, num_ready)
+    if trigger.is_due:
+        enqueue(SEAL_JOB, project_id=policy.project_id, payload={"policy": str(policy.id)}, key=str(policy.id))
+    return trigger
+
+
+def consider_job(job: ClaimedJob) -> None:
+    assert job.project_id is not None
+    with job.effect(), tenant(job.project_id):
+        consider(Policy.objects.get(id=job.payload["policy"]))
+
+
+def seal_job(job: ClaimedJob) -> None:
+    """Seal what is ready and start the update; what is no longer due is not an error."""
+    project_id = job.project_id
+    assert project_id is not None
+    with tenant(project_id):
+        policy = Policy.objects.get(id=job.payload["policy"])
+        pool = sealing.look(policy, kind=sealing.RL)
+        num_ready = sum(not one.is_correction for one in pool.candidates)
+        if not _trigger(policy, pool, num_ready).is_due:
+            return
+        try:
+            prepared = sealing.prepare(pool, project_id)
+        except TooFewSamples:
+            return
+        except Unavailable as error:
+            raise NotYet(ENGINE_AWAY_S, error.message) from error
+    crash.point("task.rl_online.seal_batch.mid")
+    try:
+        with job.effect(), tenant(project_id):
+            sealing.open_update(prepared, trigger="schedule", requested_by=LOOP)
+    except Conflict:
+        return  # a person was quicker, or the line moved; the next look decides anew
+
+
+def consider_all() -> None:
+    """Every plan's clock: updates due by time, and runs whose job has been given up."""
+    for project in all_projects():
+        with tenant(project.id):
+            for plan in LearningPlan.objects.select_related("policy").filter(is_paused=False):
+                consider(plan.policy)
+            fail_abandoned()
+
+
+def fail_abandoned() -> None:
+    """Runs whose job is in quarantine have failed; the job's last error says why."""
+    for run in UpdateRun.objects.filter(state__in=OPEN_STATES):
+        job = Job.objects.filter(payload__run=str(run.id), state=JobState.QUARANTINED).order_by("-id").first()
+        alive = Job.objects.filter(payload__run=str(run.id), state__in=[JobState.QUEUED, JobState.RUNNING]).exists()
+        if job is not None and not alive:
+            UpdateRun.objects.filter(id=run.id, state=run.state).update(
+                state=UpdateState.FAILED, error=job.last_error[-4000:], finished_at=timezone.now()
+            )
+
+
+def turns_settled(project_id: UUID) -> None:
+    """Called in the transaction that labelled turns: look at each plan soon."""
+    for policy_id in LearningPlan.objects.filter(is_paused=False).values_list("policy_id", flat=True):
+        enqueue(CONSIDER_JOB, project_id=project_id, payload={"policy": str(policy_id)}, key=str(policy_id))
+
+
+def _refuse_second(policy: Policy) -> None:
+    if UpdateRun.objects.filter(policy=policy, state__in=OPEN_STATES).exists():
+        raise sealing.UpdateUnderWay(f"an update of {policy.name} is under way")
+
+
+def _trigger(policy: Policy, pool: sealing.Pool, num_ready: int) -> Trigger:
+    plan = pool.plan
+    last = UpdateRun.objects.filter(policy=policy).order_by("-created_at").first()
+    situation = Situation(
+        num_ready=num_ready,
+        oldest_ready_at=pool.oldest_at,
+        last_update_at=last.created_at if last else None,
+        is_paused=plan.is_paused,
+        is_updating=UpdateRun.objects.filter(policy=policy, state__in=OPEN_STATES).exists(),
+        now=timezone.now(),
+    )
+    rhythm = Rhythm(every_turns=plan.every_turns, every_minutes=plan.every_minutes, min_turns=plan.min_turns)
+    return decide_trigger(situation, rhythm)

@@ -1,0 +1,50 @@
+"""Whether it is time for the next update. Pure: counts and times in, a decision with its reason out."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What is known about a policy when the question is asked."""
+
+    num_ready: int  # settled turns that could be learnt from now
+    oldest_ready_at: datetime | None  # when the first of them settled; None where there are none
+    last_update_at: datetime | None  # when the newest update was made; None before the first
+    is_paused: bool
+    is_updating: bool  # an update is queued, training or proving
+    now: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rhythm:
+    """Every N turns, or every T minutes once there are enough for an update at all."""
+
+    every_turns: int
+    every_minutes: int | None  # None: only by count
+    min_turns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trigger:
+    is_due: bool
+    reason: str  # in plain words, for the page
+
+
+def decide_trigger(situation: Situation, rhythm: Rhythm) -> Trigger:
+    """Due at N turns, or with `min_turns` of them when T minutes have passed since the last update or the first turn."""
+    if situation.is_paused:
+        return Trigger(is_due=False, reason="learning is paused")
+    if situation.is_updating:
+        return Trigger(is_due=False, reason="an update is under way")
+    ready = f"{situation.num_ready} of {rhythm.every_turns} labelled turns"
+    if situation.num_ready >= rhythm.every_turns:
+        return Trigger(is_due=True, reason=f"{ready} are there")
+    if situation.num_ready < rhythm.min_turns:
+        return Trigger(is_due=False, reason=f"{ready} are there, at least {rhythm.min_turns} are needed")
+    since = situation.last_update_at or situation.oldest_ready_at
+    if rhythm.every_minutes is not None and since is not None:
+        waited = situation.now - since
+        if waited >= timedelta(minutes=rhythm.every_minutes):
+            return Trigger(is_due=True, reason=f"{ready} are there and {rhythm.every_minutes} minutes have passed")
+    return Trigger(is_due=False, reason=f"{ready} are there")
