@@ -1,0 +1,106 @@
+"""Scorers that run the output: does it execute, does it pass hidden tests.
+
+A fault of the sandbox is retried once and then masks the score. The same code and tests are run once per process:
+outcomes that depend on the machine's load (a timeout) or on us (a fault) are not remembered.
+"""
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from evals.scorers.python_source import source_of
+from evals.scorers.sandbox.confinement import Limits
+from evals.scorers.sandbox.host import Execution, Outcome, Sandbox, default_sandbox
+from evals.scorers.scorer import ProblemSpec, Score, Status
+
+MEMO_SIZE = 4096
+
+
+class Runner:
+    """A sandbox with a memory."""
+
+    def __init__(self, sandbox: Sandbox | None = None, *, limits: Limits | None = None) -> None:
+        self._sandbox = sandbox
+        self._limits = limits or Limits()
+        self._memo: OrderedDict[str, Execution] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def run(self, code: str, tests: Mapping[str, Any] | None) -> Execution:
+        """Run, or recall; a fault is tried a second time."""
+        key = digest_of(code, tests, self._limits)
+        with self._lock:
+            if known := self._memo.get(key):
+                self._memo.move_to_end(key)
+                return known
+        sandbox = self._sandbox or default_sandbox()
+        execution = sandbox.run(code, _plain(tests), limits=self._limits)
+        if execution.outcome is Outcome.SANDBOX_FAULT:
+            execution = sandbox.run(code, _plain(tests), limits=self._limits)
+        if execution.outcome not in (Outcome.SANDBOX_FAULT, Outcome.TIMEOUT):
+            self._remember(key, execution)
+        return execution
+
+    def _remember(self, key: str, execution: Execution) -> None:
+        with self._lock:
+            self._memo[key] = execution
+            while len(self._memo) > MEMO_SIZE:
+                self._memo.popitem(last=False)
+
+
+class Executability:
+    """1 when the output loads as a Python module without an error, else 0."""
+
+    name = "executability"
+    version = "1"
+
+    def __init__(self, runner: Runner | None = None) -> None:
+        self._runner = runner or _shared
+
+    def score(self, problem: ProblemSpec, output: str) -> Score:
+        return _score(self._runner.run(source_of(problem, output), None))
+
+
+class UnitTests:
+    """1 when the output passes every hidden test, else 0; `parts` say how many it passed."""
+
+    name = "unit_tests"
+    version = "1"
+
+    def __init__(self, runner: Runner | None = None) -> None:
+        self._runner = runner or _shared
+
+    def score(self, problem: ProblemSpec, output: str) -> Score:
+        if not problem.tests:
+            return Score(value=None, status=Status.UNSCORED, explanation="the problem has no tests")
+        return _score(self._runner.run(source_of(problem, output), problem.tests))
+
+
+def digest_of(code: str, tests: Mapping[str, Any] | None, limits: Limits) -> str:
+    """What makes two runs the same run."""
+    canonical = json.dumps([code, _plain(tests), asdict(limits)], sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _score(execution: Execution) -> Score:
+    parts = {
+        "outcome": execution.outcome.value, "passed": execution.passed, "total": execution.total,
+        "wall_ms": round(execution.wall_ms, 3), "output": execution.output,
+    }  # fmt: skip
+    explanation = f"{execution.outcome.value}: {execution.detail}"
+    if execution.outcome.is_scored:
+        value, status = float(execution.outcome is Outcome.OK), Status.SCORED
+    else:
+        value = None
+        status = Status.INFRA if execution.outcome is Outcome.SANDBOX_FAULT else Status.UNSCORED
+    return Score(value=value, status=status, explanation=explanation, parts=parts, sandbox_level=execution.level)
+
+
+def _plain(tests: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if tests is None else dict(tests)
+
+
+_shared = Runner()

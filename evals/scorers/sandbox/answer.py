@@ -1,0 +1,42 @@
+"""The process in which an answer lives: it loads the code and calls functions of it when asked, over one socket.
+
+Nothing secret is here, neither tests nor expected results, so whatever the answer does to this interpreter (patch
+builtins, read frames, write to every descriptor, exit with 0) it can only change what its own functions return.
+"""
+
+import builtins
+import socket
+from typing import Any
+
+from evals.scorers.sandbox.codec import NotPlain, decode, encode
+from evals.scorers.sandbox.wire import receive, send
+
+MAX_MESSAGE = 500    # characters of an exception's text
+
+
+def serve(examiner: socket.socket) -> None:
+    """Answer requests until the examiner hangs up."""
+    namespace: dict[str, Any] = {"__name__": "answer", "__builtins__": builtins}
+    send(examiner, {"ready": True})
+    while (request := receive(examiner)) is not None:
+        send(examiner, _reply(request, namespace))
+
+
+def _reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if request["do"] == "load":
+            exec(compile(request["code"], "<answer>", "exec"), namespace)  # noqa: S102  the one place where answers run
+            return {"value": None}
+        result = namespace[request["name"]](*decode(request["args"]), **decode(request["kwargs"]))
+        return {"value": encode(result)}
+    except NotPlain as error:
+        return {"value": {"t": "opaque", "v": str(error)[:MAX_MESSAGE]}}
+    except BaseException as error:
+        return {"raised": type(error).__name__, "message": _text_of(error)}
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:MAX_MESSAGE]
+    except BaseException:
+        return "(its text could not be read)"

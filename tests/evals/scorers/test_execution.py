@@ -1,0 +1,85 @@
+import pytest
+
+from evals.scorers.execution import Executability, Runner, UnitTests
+from evals.scorers.registry import SCORERS, scorer_named
+from evals.scorers.sandbox.confinement import Limits
+from evals.scorers.sandbox.host import Execution, Outcome
+from evals.scorers.scorer import ProblemSpec, Status
+
+PROBLEM = ProblemSpec(
+    id="add/1", prompt="def f(a):\n    return", tests={"entry": "f", "cases": [{"args": [1], "expected": 3}]}
+)
+
+
+class FlakySandbox:
+    """A sandbox that fails on its own a number of times before it works."""
+
+    def __init__(self, sandbox, *, num_faults):
+        self._sandbox, self._num_faults, self.num_runs = sandbox, num_faults, 0
+
+    def run(self, code, tests, *, limits):
+        self.num_runs += 1
+        if self.num_runs > self._num_faults:
+            return self._sandbox.run(code, tests, limits=limits)
+        return Execution(
+            outcome=Outcome.SANDBOX_FAULT, detail="lost", passed=0, total=0, level="", wall_ms=0, output=""
+        )
+
+
+@pytest.fixture
+def runner(sandbox):
+    return Runner(sandbox, limits=Limits(wall_s=1.0))
+
+
+def test_hidden_tests_decide(runner, sandbox):
+    right, wrong = UnitTests(runner).score(PROBLEM, " a + 2"), UnitTests(runner).score(PROBLEM, " a + 1")
+    assert (right.value, right.status, right.sandbox_level) == (1.0, Status.SCORED, sandbox.level)
+    assert (wrong.value, wrong.explanation) == (0.0, "wrong: f(1) returned 2, expected 3")
+
+
+def test_executability_only_asks_that_it_loads(runner):
+    assert Executability(runner).score(PROBLEM, " a + 1").value == 1.0
+    assert Executability(runner).score(PROBLEM, " a +").value == 0.0
+
+
+def test_a_timeout_is_a_zero(runner):
+    looping = ProblemSpec(id="x", prompt="while True: pass\n", tests=PROBLEM.tests)
+    score = UnitTests(runner).score(looping, "")
+    assert (score.value, score.parts["outcome"]) == (0.0, "timeout")
+
+
+def test_a_problem_without_tests_is_unscored(runner):
+    assert UnitTests(runner).score(ProblemSpec(id="x", prompt=""), "x = 1").status is Status.UNSCORED
+
+
+def test_a_fault_is_tried_again_and_then_does_not_show(sandbox):
+    flaky = FlakySandbox(sandbox, num_faults=1)
+    assert UnitTests(Runner(flaky)).score(PROBLEM, " a + 2").value == 1.0
+    assert flaky.num_runs == 2
+
+
+def test_a_lasting_fault_masks_the_score_and_is_never_a_zero(sandbox):
+    flaky = FlakySandbox(sandbox, num_faults=2)
+    score = UnitTests(Runner(flaky)).score(PROBLEM, " a + 2")
+    assert (score.value, score.status, flaky.num_runs) == (None, Status.INFRA, 2)
+
+
+def test_the_same_answer_is_run_once(sandbox):
+    counting = FlakySandbox(sandbox, num_faults=0)
+    scorer = UnitTests(Runner(counting))
+    assert [scorer.score(PROBLEM, " a + 2").value for _ in range(3)] == [1.0, 1.0, 1.0]
+    assert counting.num_runs == 1
+    scorer.score(ProblemSpec(id="x", prompt=PROBLEM.prompt, tests={"entry": "f", "cases": []}), " a + 2")
+    assert counting.num_runs == 2
+
+
+def test_faults_and_timeouts_are_not_remembered(sandbox):
+    flaky = FlakySandbox(sandbox, num_faults=2)
+    scorer = UnitTests(Runner(flaky))
+    assert [scorer.score(PROBLEM, " a + 2").value for _ in range(2)] == [None, 1.0]
+
+
+def test_scorers_are_found_by_name():
+    assert [scorer_named(name).name for name in SCORERS] == list(SCORERS)
+    with pytest.raises(ValueError, match="no scorer is called 'magic'"):
+        scorer_named("magic")
