@@ -14,13 +14,13 @@ Handler = Callable[["ClaimedJob"], None]
 class Registration:
     handler: Handler
     queue: str  # Celery queue whose workers are rung; queues without a Celery worker are polled by their own process
-    lease_s: float  # a job not finished or renewed by then may be taken over
+    lease_s: float | None  # None: settings.JOB_LEASE_S; a job not finished or renewed by then may be taken over
 
 
 _registered: dict[str, Registration] = {}
 
 
-def register(kind: str, handler: Handler, *, queue: str = "default", lease_s: float = 60.0) -> None:
+def register(kind: str, handler: Handler, *, queue: str = "default", lease_s: float | None = None) -> None:
     _registered[kind] = Registration(handler=handler, queue=queue, lease_s=lease_s)
 
 

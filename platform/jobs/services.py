@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
@@ -61,7 +62,7 @@ class ClaimedJob:
 
     def renew(self, lease_s: float | None = None) -> None:
         """Hold the job for another lease; raises StaleFence when it has been taken over."""
-        seconds = lease_s or handlers.registration(self.kind).lease_s
+        seconds = lease_s or handlers.registration(self.kind).lease_s or settings.JOB_LEASE_S
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE jobs_job SET lease_until = clock_timestamp() + %s * interval '1 second' "
