@@ -3,3 +3,20 @@ from django.apps import AppConfig
 
 class RlOnlineConfig(AppConfig):
     name = "rl_online"
+
+    def ready(self) -> None:
+        from feedback.events import turns_settled
+        from feedback.services import problem_links as feedback_links
+        from jobs import handlers
+        from rl_online import receivers
+        from rl_online.services import judging, problem_links, proving, runs, scoring, sealing, updates
+
+        handlers.register(updates.CONSIDER_JOB, updates.consider_job)
+        handlers.register(updates.SEAL_JOB, updates.seal_job)
+        handlers.register(sealing.UPDATE_JOB, receivers.only_in_the_updater, queue="updater")
+        handlers.register(runs.PROVE_JOB, proving.prove_job, lease_s=100)
+        handlers.register(judging.JUDGE_JOB, judging.judge_job, queue="judge", lease_s=100)
+        handlers.register(scoring.SCORE_JOB, scoring.score_job)
+        handlers.schedule("rl_online.consider", 2, updates.consider_all)
+        turns_settled.connect(receivers.on_turns_settled, dispatch_uid="rl_online")
+        feedback_links.register(problem_links.refused_links)

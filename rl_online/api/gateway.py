@@ -22,7 +22,6 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from evals.models import Benchmark
 from registry.auth import authenticate
 from registry.errors import Forbidden, InvalidInput, RateLimited, StropError, TooLarge, Unavailable
 from registry.ids import new_id
@@ -33,6 +32,7 @@ from rl_online.api.openai import Api, Ask, Head
 from rl_online.api.threads import in_thread
 from rl_online.services import routing
 from rl_online.services.generation import Generation, Heartbeat
+from rl_online.services.problem_links import refused_links
 from rl_online.services.recording import Choice, Exchange, record_choices
 from rl_online.services.routing import ModelNotFound, Route
 from rl_online.serving import protocol
@@ -387,15 +387,11 @@ def _header(request: HttpRequest, name: str) -> str | None:
 
 def _check_problem(project_id: UUID, problem: str | None) -> None:
     """A live turn may name a problem to be scored by its tests, but never a held-out one."""
-    if problem is None:
-        return
-    benchmark, slash, _ = problem.partition("/")
-    name, at, version = benchmark.partition("@")
-    if not (slash and at and version.isascii() and version.isdigit() and len(problem) <= 300):
-        raise InvalidInput(f"found {problem!r}; write <benchmark>@<version>/<id>", field="metadata.problem")
-    with tenant(project_id):
-        if Benchmark.objects.filter(name=name, version=int(version), is_held_out=True).exists():
-            raise InvalidInput(f"{benchmark} is held out; live turns may not link to it", field="metadata.problem")
+    if problem is not None:
+        with tenant(project_id):
+            refused = refused_links({problem})
+        if refused:
+            raise InvalidInput(refused[problem], field="metadata.problem")
 
 
 def _data(body: Any) -> bytes:

@@ -66,7 +66,7 @@ def start_policy(
             num_bytes=sum(row.size for row in manifest.files.values()),
             optimizer_step=0,
             actor=actor,
-            state=CheckpointState.SERVING,
+            state=CheckpointState(CheckpointState.SERVING),
         )
         Deployment.objects.create(policy=policy, alias="default", checkpoint=first)
         LearningPlan.objects.create(policy=policy, reward_spec=latest_reward_spec())

@@ -1,0 +1,150 @@
+"""`python -m rl_online.commands.updater`: the long-lived process that learns.
+
+Claims one UpdateRun after the other, trains it, publishes the checkpoint and registers it. SIGTERM gives the run back.
+A database that is away is waited for.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import django
+
+if TYPE_CHECKING:
+    from rl_online.services.runs import Order, StepRow
+    from rl_online.services.updater import Trained
+
+POLL_EVERY_S = 0.5
+BEAT_EVERY_S = 5.0
+UPDATER_QUEUE = "updater"
+
+log = logging.getLogger("updater")
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "strop.settings")
+    os.environ["STROP_DB_POOL"] = "0"  # two long-lived connections, one for each thread
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    django.setup()
+    import torch
+    from django.conf import settings
+
+    # Equal thread counts are part of bit-equal weights.
+    torch.set_num_threads(settings.THREADS or os.cpu_count() or 1)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    work(stopping)
+
+
+def work(stopping: threading.Event) -> None:
+    """Claim and train until told to stop."""
+    from django.db import InterfaceError, OperationalError, connection
+
+    from jobs import handlers
+    from jobs.services import claim_next, run, worker_name
+    from rl_online.services import updater
+    from rl_online.services.sealing import UPDATE_JOB
+
+    beat = every(BEAT_EVERY_S, beat_from(datetime.now(UTC)))
+    handlers.register(
+        UPDATE_JOB,
+        lambda job: updater.update(job, train, stopping=stopping, beat=beat),
+        queue=UPDATER_QUEUE,
+        lease_s=updater.LEASE_S,
+    )
+    log.info("updater ready")
+    while not stopping.is_set():
+        try:
+            beat()
+            job = claim_next([UPDATER_QUEUE], worker_name())
+            if job is not None:
+                run(job)
+                continue
+        except (OperationalError, InterfaceError) as error:
+            log.warning("the database is away: %s", error)
+            connection.close()
+        stopping.wait(POLL_EVERY_S)
+
+
+def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Callable[[], bool]) -> "Trained":
+    """`run_update` as the loop's services see it."""
+    from django.conf import settings
+
+    from jobs import crash
+    from rl_online.rewards.update_config import UpdateConfig
+    from rl_online.services.runs import StepRow
+    from rl_online.services.updater import Cancelled, Hopeless, Trained
+    from rl_online.training.update import Progress, UpdateCancelled, UpdateFailed, UpdateRequest, run_update
+
+    def on_progress(progress: Progress) -> None:
+        on_step(
+            StepRow(
+                step=progress.step,
+                num_steps=progress.num_steps,
+                metrics=progress.metrics,
+                tokens_per_s=progress.tokens_per_s,
+                seconds_left=progress.seconds_left,
+            )
+        )
+
+    started = time.monotonic()
+    request = UpdateRequest(
+        parent_folder=order.parent_folder,
+        batch_folder=order.batch_folder,
+        base_folder=order.base_folder,
+        out_folder=order.out_folder,
+        deltas_root=order.deltas_root,
+        policy=str(order.policy_id),
+        version=order.version,
+        parent_version=order.parent_version,
+        lineage=order.lineage,
+        seed=order.seed,
+        device=settings.DEVICE,
+        config=UpdateConfig.from_json(dict(order.config)),
+        reward_spec=order.reward_spec,
+        code_version=settings.CODE_VERSION,
+    )
+    try:
+        result = run_update(request, on_progress=on_progress, is_cancelled=should_stop, crash=crash.point)
+    except UpdateCancelled as error:
+        raise Cancelled from error
+    except UpdateFailed as error:
+        raise Hopeless(str(error)) from error
+    return Trained(
+        tree_digest=result.tree_digest,
+        num_bytes=result.num_bytes,
+        optimizer_step=result.optimizer_step,
+        timings={"train": round(time.monotonic() - started, 3)},
+    )
+
+
+def beat_from(started_at: datetime) -> Callable[[], None]:
+    from django.conf import settings
+
+    from jobs.services import record_beat
+
+    return lambda: record_beat("updater", "updater", started_at=started_at, version=settings.CODE_VERSION)
+
+
+def every(seconds: float, function: Callable[[], None]) -> Callable[[], None]:
+    """`function`, but at most once in so many seconds."""
+    next_at = time.monotonic()
+
+    def call() -> None:
+        nonlocal next_at
+        if time.monotonic() >= next_at:
+            next_at = time.monotonic() + seconds
+            function()
+
+    return call
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""An UpdateRun's way through training, as rows: begun, progressing, trained, cancelled, failed.
+
+The updater process calls these; the training itself is `rl_online.training`. Inside a tenant.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from jobs.services import enqueue
+from registry.models import Checkpoint, Deployment
+from registry.services import LOOP, audit, lineage, register_checkpoint
+from rl_online.models import UpdateMetric, UpdateRun, UpdateState
+from rl_online.services.holdings import first_checkpoint
+from rl_online.services.plans import checkpoint_folder, deltas_folder, folder_of
+
+PROVE_JOB = "rl_online.prove"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """All that training one run needs to know."""
+
+    run_id: UUID
+    policy_id: UUID
+    version: int
+    parent_version: int
+    lineage: tuple[int, ...]  # versions from the first to the parent
+    parent_folder: Path
+    base_folder: Path
+    batch_folder: Path
+    out_folder: Path
+    deltas_root: Path
+    seed: int
+    config: Mapping[str, object]
+    reward_spec: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRow:
+    """One optimizer step as the page shows it."""
+
+    step: int
+    num_steps: int
+    metrics: Mapping[str, float]
+    tokens_per_s: float
+    seconds_left: float
+
+
+def begin(run_id: UUID) -> Order | None:
+    """Take the run into training, or again after a crash; None when there is nothing to train any more."""
+    run = (
+        UpdateRun.objects.select_for_update(of=("self",))
+        .select_related("policy", "parent", "batch__reward_spec")
+        .get(id=run_id)
+    )
+    if run.state not in (UpdateState.QUEUED, UpdateState.TRAINING):
+        return None
+    if run.is_cancel_requested:
+        _end(run, UpdateState.CANCELLED)
+        return None
+    if reason := superseded(run):
+        _end(run, UpdateState.HELD, error=reason)
+        return None
+    if run.state == UpdateState.QUEUED:
+        run.state = UpdateState.TRAINING
+        run.started_at = timezone.now()
+        run.timings = {**run.timings, "wait": round((run.started_at - run.created_at).total_seconds(), 3)}
+        run.save(update_fields=["state", "started_at", "timings"])
+    return Order(
+        run_id=run.id,
+        policy_id=run.policy_id,
+        version=run.version,
+        parent_version=run.parent.version,
+        lineage=tuple(sorted(checkpoint.version for checkpoint in lineage(run.parent))),
+        parent_folder=folder_of(run.parent),
+        base_folder=folder_of(first_checkpoint(run.policy_id)),
+        batch_folder=settings.HOME.batches / run.batch.digest,
+        out_folder=checkpoint_folder(run.policy_id, run.version),
+        deltas_root=deltas_folder(run.policy_id),
+        seed=run.seed,
+        config=run.config,
+        reward_spec=str(run.batch.reward_spec),
+    )
+
+
+def record_steps(run_id: UUID, steps: Sequence[StepRow]) -> bool:
+    """Write finished steps; True when the run should stop. Writing a step again replaces it."""
+    run = UpdateRun.objects.select_for_update().get(id=run_id)
+    if steps and run.state == UpdateState.TRAINING:
+        UpdateMetric.objects.bulk_create(
+            [UpdateMetric(run=run, step=one.step, values=dict(one.metrics)) for one in steps if one.metrics],
+            update_conflicts=True,
+            unique_fields=["run", "step"],
+            update_fields=["values"],
+        )
+        last = steps[-1]
+        run.step, run.num_steps = last.step, last.num_steps
+        run.tokens_per_s, run.seconds_left = last.tokens_per_s, last.seconds_left
+        run.save(update_fields=["step", "num_steps", "tokens_per_s", "seconds_left"])
+    return run.is_cancel_requested or run.state != UpdateState.TRAINING
+
+
+def finish(
+    run_id: UUID, *, tree_digest: str, num_bytes: int, optimizer_step: int, timings: Mapping[str, float]
+) -> Checkpoint:
+    """Register the trained folder as a candidate, one for each run, and ask for its proof."""
+    run = UpdateRun.objects.select_for_update(of=("self",)).select_related("policy", "parent").get(id=run_id)
+    checkpoint = register_checkpoint(
+        run.policy,
+        version=run.version,
+        parent=run.parent,
+        tree_digest=tree_digest,
+        folder=str(checkpoint_folder(run.policy_id, run.version).relative_to(settings.HOME.checkpoints)),
+        num_bytes=num_bytes,
+        optimizer_step=optimizer_step,
+        actor=LOOP,
+        update_run_id=run.id,
+    )
+    run.checkpoint = checkpoint
+    run.state = UpdateState.PROVING
+    run.seconds_left = 0.0
+    run.timings = {**run.timings, **timings}
+    run.save(update_fields=["checkpoint", "state", "seconds_left", "timings"])
+    enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=str(run.id))
+    return checkpoint
+
+
+def end(run_id: UUID, state: str, *, error: str = "") -> None:
+    """Close a run that has no checkpoint: cancelled or failed."""
+    run = UpdateRun.objects.select_for_update().get(id=run_id)
+    if not UpdateState(run.state).is_over:
+        _end(run, state, error=error)
+
+
+def superseded(run: UpdateRun) -> str | None:
+    """Why the run's parent is no longer what it should learn from; None while it serves."""
+    serving = (
+        Deployment.objects.select_related("checkpoint__policy").get(policy=run.policy_id, alias="default").checkpoint
+    )
+    if serving.id == run.parent_id:
+        return None
+    return f"its parent {run.parent} is no longer serving; {serving} is"
+
+
+def _end(run: UpdateRun, state: str, *, error: str = "") -> None:
+    run.state = state
+    run.error = error
+    run.finished_at = timezone.now()
+    run.seconds_left = None
+    run.save(update_fields=["state", "error", "finished_at", "seconds_left"])
+    audit("end", "update", run.id, actor=LOOP, after={"state": state}, reason=error)
