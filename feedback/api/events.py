@@ -1,0 +1,93 @@
+"""`POST /v1/events`: read the body, hand its items to `record_items`, answer with the receipt."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import msgspec
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from feedback import wire
+from feedback.services import outcomes, pressure
+from feedback.services.record import RETRY_AFTER_S, Receipt, record_items
+from registry.auth import authenticate
+from registry.errors import InvalidInput, StropError, TooLarge, Unavailable, UnsupportedMedia
+from registry.models import Scope
+from registry.services import project_settings
+from registry.tenancy import tenant
+
+
+@csrf_exempt
+@require_POST
+def events(request: HttpRequest) -> HttpResponse:
+    """202 with the outcome of every item, or the one reason why the whole request is refused."""
+    project_id = None
+    try:
+        project_id = _project(request)
+        pressure.check(project_id)
+        receipt = _take(request, project_id)
+    except Unavailable as error:
+        return _refused(request, error, None)  # the count would go to the database that is away
+    except StropError as error:
+        return _refused(request, error, project_id)
+    except (OperationalError, InterfaceError):
+        return _refused(request, Unavailable("the database is not available", retry_after_s=RETRY_AFTER_S), None)
+    return HttpResponse(_encode(receipt), content_type="application/json", status=202)
+
+
+def _project(request: HttpRequest) -> UUID:
+    caller = authenticate(request, Scope.INGEST)
+    if caller.project_id is None:
+        raise InvalidInput("name the project whose items these are", field="x-strop-project")
+    return caller.project_id
+
+
+def _take(request: HttpRequest, project_id: UUID) -> Receipt:
+    received_at = timezone.now()
+    with tenant(project_id):
+        max_age = timedelta(days=project_settings(project_id).horizon_days)
+    try:
+        items = wire.parse_request(_body(request), received_at=received_at, max_age=max_age)
+    except wire.TooLargeRequest as error:
+        raise TooLarge(error.message, field=error.field) from error
+    except wire.BadRequest as error:
+        raise InvalidInput(error.message, field=error.field) from error
+    return record_items(project_id, items, received_at=received_at)
+
+
+def _body(request: HttpRequest) -> bytes:
+    if request.content_type != "application/json" or request.headers.get("content-encoding", "identity") != "identity":
+        raise UnsupportedMedia("send content-type application/json, not compressed", field="content-type")
+    return request.read(wire.MAX_REQUEST_BYTES + 1)
+
+
+def _encode(receipt: Receipt) -> bytes:
+    items = [
+        {"index": item.index, "id": item.id, "outcome": item.outcome}
+        | ({} if item.message is None else {"field": item.field, "message": item.message})
+        for item in receipt.items
+    ]
+    return msgspec.json.encode(
+        {"received": len(items), "outcomes": receipt.outcomes, "orphans": receipt.orphans, "items": items}
+    )
+
+
+def _refused(request: HttpRequest, error: StropError, project_id: UUID | None) -> HttpResponse:
+    if project_id is not None:
+        with tenant(project_id):
+            outcomes.count_refused(project_id, timezone.now(), error.status)
+    body = {
+        "error": {
+            "code": error.code,
+            "message": error.message,
+            "field": error.field,
+            "request_id": getattr(request, "request_id", None),
+        }
+    }
+    response = HttpResponse(msgspec.json.encode(body), content_type="application/json", status=error.status)
+    if error.retry_after_s is not None:
+        response["Retry-After"] = str(error.retry_after_s)
+    return response
