@@ -19,7 +19,7 @@ from evals.scorers.execution import Runner
 from evals.scorers.sandbox.host import Sandbox
 
 CODE = "def f(a):\n    return a + 2"
-TESTS = {"entry": "f", "cases": [{"args": [1], "expected": 3}, {"args": [5], "expected": 7}]}
+TESTS = {"function": "f", "cases": [{"args": [1], "expected": 3}, {"args": [5], "expected": 7}]}
 ROUNDS = 150
 
 

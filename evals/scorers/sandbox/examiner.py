@@ -3,9 +3,9 @@
 An answer's values arrive as plain data, so `==` here is Python's own. It is confined like the answer, because tests of
 imported benchmarks are not ours either, and it is the only process besides the host that holds the verdict's socket.
 
-Tests are {"entry": name, "cases": [{"args", "kwargs", "expected" or "raises"}]} or {"entry": name, "code": source}, in
-which the entry, also called `candidate`, is callable; every top-level `assert` counts as one case, and a function
-`check(candidate)` is called. None loads the answer and asks nothing.
+Tests are {"function": name, "cases": [{"args", "kwargs", "expected" or "raises"}]} or {"function": name, "code":
+source}, in which that function, also called `candidate`, is callable; every top-level `assert` counts as one case, and
+a function `check(candidate)` is called. None loads the answer and asks nothing.
 """
 
 import ast
@@ -118,11 +118,11 @@ def verdict_on(answer: Answer, *, code: str, tests: dict[str, Any] | None) -> Ve
 
 
 def _run_cases(answer: Answer, tests: dict[str, Any]) -> Verdict:
-    entry, failures = tests["entry"], []
-    call = answer.function(entry)
+    name, failures = tests["function"], []
+    call = answer.function(name)
     for case in tests["cases"]:
         args, kwargs = decode(case.get("args", [])), decode(case.get("kwargs", {}))
-        shown = f"{entry}({', '.join([*map(repr, args), *(f'{key}={value!r}' for key, value in kwargs.items())])})"
+        shown = f"{name}({', '.join([*map(repr, args), *(f'{key}={value!r}' for key, value in kwargs.items())])})"
         try:
             result = call(*args, **kwargs)
         except Exception as error:
@@ -139,8 +139,8 @@ def _run_cases(answer: Answer, tests: dict[str, Any]) -> Verdict:
 
 
 def _run_code(answer: Answer, tests: dict[str, Any]) -> Verdict:
-    source, call = tests["code"], answer.function(tests["entry"])
-    namespace: dict[str, Any] = {"__name__": "tests", tests["entry"]: call, "candidate": call}
+    source, call = tests["code"], answer.function(tests["function"])
+    namespace: dict[str, Any] = {"__name__": "tests", tests["function"]: call, "candidate": call}
     passed, failures = 0, []
     for statement in _statements(source):
         is_case = isinstance(statement, ast.Assert) or statement is _CHECK

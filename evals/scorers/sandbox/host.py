@@ -1,6 +1,6 @@
 """Our side of the sandbox: start a zygote, send it runs, and say what came of each.
 
-    tests = {"entry": "add", "cases": [{"args": [1], "expected": 3}]}
+    tests = {"function": "add", "cases": [{"args": [1], "expected": 3}]}
     Sandbox().run("def add(a):\n    return a + 2", tests).outcome   # "ok"
 
 The verdict comes over a socket that the answer's process has never held, with a nonce that only the host and the

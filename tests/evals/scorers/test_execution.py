@@ -7,7 +7,7 @@ from evals.scorers.sandbox.host import Execution, Outcome
 from evals.scorers.scorer import ProblemSpec, Status
 
 PROBLEM = ProblemSpec(
-    id="add/1", prompt="def f(a):\n    return", tests={"entry": "f", "cases": [{"args": [1], "expected": 3}]}
+    id="add/1", prompt="def f(a):\n    return", tests={"function": "f", "cases": [{"args": [1], "expected": 3}]}
 )
 
 
@@ -69,7 +69,7 @@ def test_the_same_answer_is_run_once(sandbox):
     scorer = UnitTests(Runner(counting))
     assert [scorer.score(PROBLEM, " a + 2").value for _ in range(3)] == [1.0, 1.0, 1.0]
     assert counting.num_runs == 1
-    scorer.score(ProblemSpec(id="x", prompt=PROBLEM.prompt, tests={"entry": "f", "cases": []}), " a + 2")
+    scorer.score(ProblemSpec(id="x", prompt=PROBLEM.prompt, tests={"function": "f", "cases": []}), " a + 2")
     assert counting.num_runs == 2
 
 

@@ -15,7 +15,7 @@ import pytest
 from evals.scorers.sandbox.confinement import Limits
 from evals.scorers.sandbox.host import Outcome, Sandbox
 
-TESTS = {"entry": "f", "cases": [{"args": [1], "expected": 3}, {"args": [5], "expected": 7}]}
+TESTS = {"function": "f", "cases": [{"args": [1], "expected": 3}, {"args": [5], "expected": 7}]}
 ASSERTS = "assert f(1) == 3\nassert f(5) == 7\n"
 QUICK = Limits(wall_s=2.0)
 
@@ -126,7 +126,7 @@ def test_nonsense_on_the_wire_fails_the_answer_and_not_the_sandbox(reply, sandbo
 
 
 def answers(value):
-    return {"entry": "f", "cases": [{"args": [], "expected": value}]}
+    return {"function": "f", "cases": [{"args": [], "expected": value}]}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from evals.scorers.sandbox.confinement import Limits
 from evals.scorers.sandbox.host import LEVELS, Outcome, Sandbox, SandboxUnavailable
 
-ADD_TWO = {"entry": "f", "cases": [{"args": [1], "expected": 3}, {"args": [2], "expected": 4}]}
+ADD_TWO = {"function": "f", "cases": [{"args": [1], "expected": 3}, {"args": [2], "expected": 4}]}
 QUICK = Limits(wall_s=1.0, cpu_s=2)
 RIGHT = "def f(a):\n    return a + 2"
 
@@ -58,32 +58,32 @@ def test_without_tests_loading_is_all_that_is_asked(sandbox):
 
 
 def test_cases_may_expect_an_exception(sandbox):
-    tests = {"entry": "f", "cases": [{"args": [0], "raises": "ZeroDivisionError"}]}
+    tests = {"function": "f", "cases": [{"args": [0], "raises": "ZeroDivisionError"}]}
     assert sandbox.run("def f(a):\n    return 1 / a", tests).outcome is Outcome.OK
     assert sandbox.run("def f(a):\n    return 0", tests).outcome is Outcome.WRONG
 
 
 def test_tests_may_be_code_and_each_assert_is_a_case(sandbox):
-    tests = {"entry": "f", "code": "import math\nassert f(1) == 3\nassert f(2) == 5\nassert math.isclose(f(.5), 2.5)"}
+    tests = {"function": "f", "code": "import math\nassert f(1) == 3\nassert f(2) == 5\nassert math.isclose(f(.5), 2.5)"}
     execution = sandbox.run(RIGHT, tests)
     assert (execution.outcome, execution.passed, execution.total) == (Outcome.WRONG, 2, 3)
     assert execution.detail == "assert f(2) == 5: AssertionError"
 
 
 def test_a_check_function_as_in_humaneval_is_called(sandbox):
-    tests = {"entry": "f", "code": "def check(candidate):\n    assert candidate(1) == 3\n    assert candidate(0) == 2"}
+    tests = {"function": "f", "code": "def check(candidate):\n    assert candidate(1) == 3\n    assert candidate(0) == 2"}
     assert sandbox.run(RIGHT, tests).outcome is Outcome.OK
     assert sandbox.run("def f(a):\n    return 3", tests).outcome is Outcome.WRONG
 
 
 def test_tests_that_pass_a_function_cannot_be_run_here_and_are_no_zero(sandbox):
-    execution = sandbox.run("def f(g):\n    return g(1)", {"entry": "f", "code": "assert f(lambda x: x) == 1"})
+    execution = sandbox.run("def f(g):\n    return g(1)", {"function": "f", "code": "assert f(lambda x: x) == 1"})
     assert execution.outcome is Outcome.UNSUPPORTED
     assert not execution.outcome.is_scored
 
 
 def test_tests_that_assert_nothing_prove_nothing(sandbox):
-    assert sandbox.run(RIGHT, {"entry": "f", "code": "f(1)"}).outcome is Outcome.UNSUPPORTED
+    assert sandbox.run(RIGHT, {"function": "f", "code": "f(1)"}).outcome is Outcome.UNSUPPORTED
 
 
 def test_what_an_answer_prints_is_kept_up_to_a_limit(sandbox):
@@ -96,12 +96,12 @@ def test_what_an_answer_prints_is_kept_up_to_a_limit(sandbox):
 def test_runs_do_not_see_each_other(sandbox):
     sandbox.run("import math\nmath.pi = 3\nimport builtins\nbuiltins.left_behind = 1", None)
     after = "import math\ndef f(a):\n    return math.pi > 3.1 and 'left_behind' not in dir(__builtins__)"
-    assert sandbox.run(after, {"entry": "f", "cases": [{"args": [0], "expected": True}]}).outcome is Outcome.OK
+    assert sandbox.run(after, {"function": "f", "cases": [{"args": [0], "expected": True}]}).outcome is Outcome.OK
 
 
 def test_randomness_repeats(sandbox):
     code = "import random\ndef f(a):\n    return random.random()"
-    tests = {"entry": "f", "cases": [{"args": [0], "expected": 0.8444218515250481}]}    # random.seed(0)
+    tests = {"function": "f", "cases": [{"args": [0], "expected": 0.8444218515250481}]}    # random.seed(0)
     assert sandbox.run(code, tests).outcome is Outcome.OK
 
 

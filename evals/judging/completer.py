@@ -1,0 +1,38 @@
+"""The seam to whatever answers prompts: our own policies through the gateway, a judge somewhere else, a script in a
+test."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Protocol, Self
+
+Messages = Sequence[Mapping[str, str]]     # a chat: [{"role": "user", "content": "..."}]
+Prompt = Messages | str                    # or raw text to continue, no template applied
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """One answer and what it took."""
+
+    text: str
+    usage: Mapping[str, int] = field(default_factory=dict)    # registry.pricing kinds; empty when it was not told
+    cost_usd: Decimal | None = None                           # None: unpriced, which is not free
+    latency_ms: float | None = None
+    origin: str = ""                                          # the model or checkpoint that says it answered
+    finish_reason: str | None = None
+
+
+class CompletionFailed(Exception):
+    """No answer could be had: refused, timed out, or not understood, also after retries."""
+
+
+class Completer(Protocol):
+    """Answers prompts; used inside `async with`, by many tasks at once."""
+
+    async def complete(self, prompt: Prompt, sampling: Mapping[str, Any]) -> Completion:
+        """Raises CompletionFailed, and nothing else, when there is no answer."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *_: object) -> None: ...

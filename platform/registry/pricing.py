@@ -1,0 +1,119 @@
+"""What tokens cost, exactly.
+
+    cost = input x price + cache reads x price + cache writes x price + output x price
+
+`input` excludes what was read from or written to a cache, and `reasoning` is part of `output`, so nothing is paid for
+twice. Prices are in USD per million tokens, as Decimals; the result is exact. A price that is needed and missing makes
+the cost unknown (None), never 0; an explicit 0 is free. Pure; which card was valid when is the caller's question.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+MILLION = Decimal(1_000_000)
+KINDS = ("input", "cache_read", "cache_write", "output", "reasoning")
+
+
+class InvalidUsage(ValueError):
+    """Token counts that cannot be: negative, or parts larger than the whole."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """Tokens of one call, disjoint but for `reasoning`.
+
+    Example: OpenAI says prompt 100 of which cached 80, completion 10 -> input 20, cache_read 80, output 10
+    """
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0    # the part of `output` that was thinking
+
+    def __post_init__(self) -> None:
+        for kind in KINDS:
+            if getattr(self, kind) < 0:
+                raise InvalidUsage(f"{kind} is {getattr(self, kind)}; tokens are counted from 0")
+        if self.reasoning > self.output:
+            raise InvalidUsage(f"{self.reasoning} reasoning tokens in {self.output} output tokens")
+
+    def to_json(self) -> dict[str, int]:
+        return {kind: getattr(self, kind) for kind in KINDS}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prices:
+    """USD per million tokens. None is not known; a missing cache price means the input price."""
+
+    input_usd: Decimal | None
+    output_usd: Decimal | None
+    cache_read_usd: Decimal | None = None
+    cache_write_usd: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        for price in (self.input_usd, self.output_usd, self.cache_read_usd, self.cache_write_usd):
+            if price is not None and not (price.is_finite() and price >= 0):
+                raise ValueError(f"a price of {price}")
+
+
+def cost_of(usage: Usage | None, prices: Prices | None) -> Decimal | None:
+    """The exact cost in USD; None when the usage, the card or a price that is needed is not known."""
+    if usage is None or prices is None:
+        return None
+    parts = (
+        (usage.input, prices.input_usd),
+        (usage.cache_read, _or(prices.cache_read_usd, prices.input_usd)),
+        (usage.cache_write, _or(prices.cache_write_usd, prices.input_usd)),
+        (usage.output, prices.output_usd),
+    )
+    total = Decimal(0)
+    for tokens, price in parts:
+        if tokens and price is None:
+            return None
+        total += tokens * (price or Decimal(0))
+    return total / MILLION
+
+
+def cost_of_device(seconds: float, device_hour_usd: Decimal | None) -> Decimal | None:
+    """What our own weights cost: the time they held a device. None when the hour has no price."""
+    return None if device_hour_usd is None else Decimal(str(seconds)) * device_hour_usd / 3600
+
+
+def total_cost(costs: Mapping[Any, Decimal | None]) -> tuple[Decimal, int]:
+    """The sum of what is priced, and how many entries are not: shown beside it, never counted as 0."""
+    priced = [cost for cost in costs.values() if cost is not None]
+    return sum(priced, Decimal(0)), len(costs) - len(priced)
+
+
+def usage_from_openai(usage: Mapping[str, Any] | None) -> Usage | None:
+    """OpenAI's shape, in which prompt tokens include the cached ones; None when nothing was told.
+
+    Raises InvalidUsage where more was cached than sent, rather than clamp it.
+    """
+    if not usage:
+        return None
+    prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    of_prompt, of_output = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+    cached, written = _count(of_prompt, "cached_tokens"), _count(of_prompt, "cache_creation_tokens")
+    if cached + written > prompt:
+        raise InvalidUsage(f"{cached} cached and {written} written tokens in a prompt of {prompt}")
+    return Usage(
+        input=prompt - cached - written, cache_read=cached, cache_write=written, output=output,
+        reasoning=_count(of_output, "reasoning_tokens"),
+    )
+
+
+def _or(price: Decimal | None, fallback: Decimal | None) -> Decimal | None:
+    return fallback if price is None else price
+
+
+def _count(counts: Mapping[str, Any], name: str) -> int:
+    value = counts.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidUsage(f"{name} is {value!r}; must be a whole number")
+    return value

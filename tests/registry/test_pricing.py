@@ -1,0 +1,102 @@
+from decimal import Decimal as D
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.pricing import (
+    InvalidUsage,
+    Prices,
+    Usage,
+    cost_of,
+    cost_of_device,
+    total_cost,
+    usage_from_openai,
+)
+
+GPT_5 = Prices(input_usd=D("1.25"), cache_read_usd=D("0.125"), output_usd=D(10))
+SONNET = Prices(input_usd=D(3), cache_read_usd=D("0.3"), cache_write_usd=D("3.75"), output_usd=D(15))
+GPT_4O = Prices(input_usd=D("2.5"), cache_read_usd=D("1.25"), output_usd=D(10))
+
+
+@pytest.mark.parametrize(
+    ("usage", "prices", "cost"),
+    [
+        (Usage(input=9126 - 4864, cache_read=4864, output=3197), GPT_5, "0.0379055"),
+        (Usage(input=3, cache_write=12_304, output=550), SONNET, "0.054399"),
+        (Usage(input=2006 - 1920, cache_read=1920, output=300), GPT_4O, "0.005615"),
+        (Usage(input=6, cache_read=30_940, output=102), SONNET, "0.01083"),
+    ],
+)
+def test_published_bills_come_out_to_the_cent_and_below(usage, prices, cost):
+    assert cost_of(usage, prices) == D(cost)
+
+
+def test_cached_tokens_are_not_paid_twice():
+    usage = usage_from_openai(
+        {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 80}}
+    )
+    assert usage == Usage(input=20, cache_read=80, output=10)
+    assert cost_of(usage, GPT_5) == (20 * D("1.25") + 80 * D("0.125") + 10 * D(10)) / 1_000_000
+
+
+def test_reasoning_is_part_of_the_output_and_costs_nothing_more():
+    assert cost_of(Usage(output=136, reasoning=31), GPT_5) == cost_of(Usage(output=136), GPT_5) == D("0.00136")
+
+
+def test_no_card_is_unpriced_and_not_free():
+    assert cost_of(Usage(input=1), None) is None
+    assert cost_of(None, GPT_5) is None
+
+
+def test_a_missing_price_makes_the_cost_unknown_only_when_it_is_needed():
+    no_output_price = Prices(input_usd=D(1), output_usd=None)
+    assert cost_of(Usage(input=1, output=1), no_output_price) is None
+    assert cost_of(Usage(input=1), no_output_price) == D("0.000001")
+
+
+def test_a_missing_cache_price_is_the_input_price_and_an_explicit_0_is_free():
+    assert cost_of(Usage(cache_read=1_000_000), Prices(input_usd=D(2), output_usd=D(1))) == 2
+    assert cost_of(Usage(cache_read=1_000_000), Prices(input_usd=D(2), output_usd=D(1), cache_read_usd=D(0))) == 0
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": -1},
+        {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 20}},
+        {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 6}},
+        {"prompt_tokens": "12"},
+        {"prompt_tokens": True},
+    ],
+)
+def test_impossible_counts_are_refused_and_not_clamped(usage):
+    with pytest.raises(InvalidUsage):
+        usage_from_openai(usage)
+
+
+def test_nothing_told_is_unknown_usage():
+    assert usage_from_openai(None) is None
+    assert usage_from_openai({}) is None
+
+
+def test_prices_are_finite_and_not_negative():
+    for bad in (D(-1), D("NaN"), D("Infinity")):
+        with pytest.raises(ValueError, match="a price of"):
+            Prices(input_usd=bad, output_usd=None)
+
+
+def test_a_device_hour_is_shared_out_by_the_second():
+    assert cost_of_device(90, D(4)) == D("0.1")
+    assert cost_of_device(90, None) is None
+
+
+def test_totals_say_how_many_were_unpriced():
+    assert total_cost({1: D("0.1"), 2: D("0.2"), 3: None}) == (D("0.3"), 1)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=50))
+def test_many_tiny_costs_add_up_exactly(counts):
+    price = Prices(input_usd=D("0.000000001"), output_usd=D(0))
+    costs = {index: cost_of(Usage(input=count), price) for index, count in enumerate(counts)}
+    assert total_cost(costs)[0] == D(sum(counts)) * D("0.000000001") / 1_000_000
