@@ -22,8 +22,7 @@ CSRF_TRUSTED_ORIGINS = env.items("STROP_CSRF_TRUSTED_ORIGINS")
 DEVICE = env.choice("STROP_DEVICE", "auto", ["auto", "cpu", "cuda"])
 THREADS = env.integer("STROP_THREADS", 0)  # 0: as many as there are cores
 JOB_LEASE_S = env.number("STROP_JOB_LEASE_S", 30.0)  # a dead worker's job is taken over after this
-SANDBOX_ALLOW_NONE = env.flag("STROP_JOB_LEASE_S = env.number("STROP_JOB_LEASE_S", 30.0)  # a dead worker's job is taken over after this
-SANDBOX_ALLOW_NONE", False)
+SANDBOX_ALLOW_NONE = env.flag("STROP_SANDBOX_ALLOW_NONE", False)
 JUDGE_URL = env.text("STROP_JUDGE_URL")  # an OpenAI-compatible base URL; empty: the frozen base model judges
 JUDGE_MODEL = env.text("STROP_JUDGE_MODEL")
 JUDGE_KEY = env.text("STROP_JUDGE_KEY")
