@@ -57,7 +57,6 @@ def work(stopping: threading.Event) -> None:
         UPDATE_JOB,
         lambda job: updater.update(job, train, stopping=stopping, beat=beat),
         queue=UPDATER_QUEUE,
-        lease_s=updater.LEASE_S,
     )
     log.info("updater ready")
     while not stopping.is_set():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
 from jobs import crash
@@ -21,8 +22,7 @@ from rl_online.models import UpdateState
 from rl_online.services import runs
 from rl_online.services.runs import Order, StepRow
 
-LEASE_S = 20.0
-RENEW_EVERY_S = 5.0
+RENEWALS_PER_LEASE = 4
 FLUSH_EVERY_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def update(job: ClaimedJob, train: Train, *, stopping: threading.Event, beat: Ca
     """Handle one `rl_online.update` job; `beat` is called now and then, as a sign of life."""
     assert job.project_id is not None
     run_id = UUID(job.payload["run"])
-    job.renew(LEASE_S)
+    job.renew()
     with tenant(job.project_id):
         order = runs.begin(run_id)
     if order is None:
@@ -114,7 +114,7 @@ class Reporter(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._done.wait(FLUSH_EVERY_S):
+            while not self._done.wait(min(FLUSH_EVERY_S, settings.JOB_LEASE_S / RENEWALS_PER_LEASE)):
                 self._tick()
             self._tick()
         finally:
@@ -144,8 +144,8 @@ class Reporter(threading.Thread):
     def _write(self) -> bool:
         """True when the run is to stop."""
         assert self._job.project_id is not None
-        if time.monotonic() - self._renewed_at >= RENEW_EVERY_S:
-            self._job.renew(LEASE_S)
+        if time.monotonic() - self._renewed_at >= settings.JOB_LEASE_S / RENEWALS_PER_LEASE:
+            self._job.renew()
             self._renewed_at = time.monotonic()
         with tenant(self._job.project_id):
             is_over = runs.record_steps(self._run_id, self._unwritten)
