@@ -25,10 +25,19 @@ AT = at()
 
 def turn(id: str = "t1", **fields) -> dict:
     return {
-        "type": "turn", "id": id, "session": "s1", "at": AT, "checkpoint": "editor@3", "prompt": "def add(a, b): return ",
-        "completion": "a\t+ b\n\\N \\ 한국어 🙂", "prompt_token_ids": [1, 2], "completion_token_ids": [3, 4],
-        "logprobs": [-0.1, -1e-300], "weight_versions": [[0, 2, 3]], "user": "u-17",
-    } | fields  # fmt: skip
+        "type": "turn",
+        "id": id,
+        "session": "s1",
+        "at": AT,
+        "checkpoint": "editor@3",
+        "prompt": "def add(a, b): return ",
+        "completion": "a\t+ b\n\\N \\ 한국어 🙂",
+        "prompt_token_ids": [1, 2],
+        "completion_token_ids": [3, 4],
+        "logprobs": [-0.1, -1e-300],
+        "weight_versions": [[0, 2, 3]],
+        "user": "u-17",
+    } | fields
 
 
 def signal(id: str = "g1", **fields) -> dict:
