@@ -14,6 +14,7 @@ from strop.home import Home
 os.environ["STROP_HOME"] = tempfile.mkdtemp(prefix="strop-test-")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 _home = Home(Path(os.environ["STROP_HOME"]))
+(_home.root / "static").mkdir()
 _owner = os.getpid()
 
 

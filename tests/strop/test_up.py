@@ -1,5 +1,6 @@
 """`strop up` as a person meets it: one instance for this file, its home below a folder only we may enter."""
 
+import contextlib
 import json
 import os
 import signal
@@ -165,7 +166,8 @@ def test_without_the_broker_the_site_is_degraded_and_still_ready(site: Site):
 def test_a_killed_postgres_comes_back_with_its_rows_without_a_restart_of_web(site: Site):
     web, before = site.pid("web"), site.pid("postgres")
     for pid in cluster_processes(Postgres.of(site.home).cluster_name):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     until(lambda: site.pid("postgres") not in (None, before))
     until(lambda: site.ready() == "ok")
     assert site.pid("web") == web

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import django
 from django.core.management import call_command
@@ -53,6 +54,7 @@ def main() -> None:
     django.setup()
     from django.conf import settings
 
+    Path(settings.STATIC_ROOT).mkdir(exist_ok=True)
     migrate()
     if settings.PRODUCTION:
         call_command("check", deploy=True, databases=["default"], stdout=sys.stderr, stderr=sys.stderr)

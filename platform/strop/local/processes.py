@@ -28,7 +28,9 @@ def embedded_servers(home: Home) -> list[Service]:
 
 def product(home: Home, *, url: str, environment: Mapping[str, str]) -> list[Service]:
     """Everything above the two servers, in the order of starting."""
-    celery = [sys.executable, "-m", "celery", "--quiet", "-A", "strop.celery"]
+    # As root Celery warns of what pickled messages could do; ours are JSON only.
+    hush = "ignore:You're running the worker with superuser privileges:UserWarning"
+    celery = [sys.executable, "-W", hush, "-m", "celery", "--quiet", "-A", "strop.celery"]
     # Beat keeps nothing on disk: which slot has run is a row in PostgreSQL.
     beat = [*celery, "beat", "--scheduler", "celery.beat:Scheduler", "--loglevel", "WARNING"]
     worker = [*celery, "worker", "--queues", "default,judge", "--concurrency", str(os.cpu_count() or 1)]

@@ -22,6 +22,8 @@ from strop.local.guard import MARK, Guard
 from strop.local.logs import Log
 from strop.local.service import Service
 
+SECOND_SIGNAL_S = 1.0  # `timeout`, make and systemd send the first one twice at once; that is no second wish
+
 
 class StopAsked(Exception):
     """SIGINT or SIGTERM came; unwinds to whoever stops everything."""
@@ -53,7 +55,7 @@ class Supervisor:
         self._terminal = terminal
         self._lives: dict[str, Life] = {}
         self._selector = selectors.DefaultSelector()
-        self._stop_asked = 0
+        self._stop_asked_at: float | None = None  # monotonic seconds
         self._guard = Guard(mark=self.mark, keep_open=lock_descriptor)
         self.log = Log("strop", folder=home.logs, terminal=terminal)
         self._started_wall = time.time()
@@ -71,7 +73,7 @@ class Supervisor:
         """Collect output until the service is ready, restarting it when it ends; raises TimeoutError or StopAsked."""
         life = self._lives[name]
         deadline = time.monotonic() + life.service.ready_s
-        pause_s = 0.02
+        pause_s = 0.05
         while life.process is None or not life.service.is_ready():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{name} was not ready after {life.service.ready_s:.0f} s; see {life.log.path}")
@@ -109,8 +111,6 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop everything, highest rank first, services of one rank together. A second signal kills at once."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._kill_all)
         ranks = sorted({life.service.stop_rank for life in self._lives.values()}, reverse=True)
         for rank in ranks:
             self._stop_together([life for life in self._lives.values() if life.service.stop_rank == rank])
@@ -144,7 +144,7 @@ class Supervisor:
     def _turn(self, timeout_s: float) -> None:
         """Collect output for up to `timeout_s`, then start again what has ended and is due."""
         self._collect(timeout_s)
-        if self._stop_asked:
+        if self._stop_asked_at is not None:
             raise StopAsked
         for life in self._lives.values():
             if life.process is not None and life.process.poll() is not None:
@@ -251,12 +251,12 @@ class Supervisor:
         )
 
     def _ask_stop(self, number: int, frame: FrameType | None) -> None:
-        self._stop_asked += 1
-
-    def _kill_all(self, number: int, frame: FrameType | None) -> None:
-        for life in self._lives.values():
-            if life.process is not None:
-                service.kill_group(life.process.pid)
+        if self._stop_asked_at is None:
+            self._stop_asked_at = time.monotonic()
+        elif time.monotonic() - self._stop_asked_at > SECOND_SIGNAL_S:
+            for life in self._lives.values():
+                if life.process is not None:
+                    service.kill_group(life.process.pid)
 
 
 def _rfc3339(seconds: float) -> str:

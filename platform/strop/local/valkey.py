@@ -39,6 +39,7 @@ class Valkey:
             "appendfsync": "everysec",
             "save": "",
             "maxmemory-policy": "noeviction",
+            "loglevel": "warning",
         }
         return Service(
             name="valkey",

@@ -28,7 +28,7 @@ with locked(home) as descriptor:
     try:
         for name, rank, code in {programs!r}:
             command = [sys.executable, "-c", code]
-            supervisor.start(Service(name=name, command=command, stop_rank=rank, stop_s=1))
+            supervisor.start(Service(name=name, command=command, stop_rank=rank, stop_s={patience_s}))
         print("STARTED", flush=True)
         supervisor.run()
     finally:
@@ -50,9 +50,9 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """supervise(("name", stop rank, program), ...) -> the running supervisor's process."""
     started = []
 
-    def start(*programs: tuple[str, int, str]) -> subprocess.Popen[str]:
+    def start(*programs: tuple[str, int, str], patience_s: float = 1) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT.format(programs=programs), tmp_path],
+            [sys.executable, "-c", SCRIPT.format(programs=programs, patience_s=patience_s), tmp_path],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -139,6 +139,26 @@ def test_a_program_that_ignores_the_signal_is_killed_after_its_patience(supervis
     assert not is_running(pid)
 
 
+def test_the_same_signal_twice_at_once_is_one_wish(supervise, tmp_path: Path):
+    supervisor = supervise(("a", 0, STUBBORN))
+    until(lambda: (tmp_path / "logs" / "a.log").read_text())
+    asked_at = time.monotonic()
+    supervisor.terminate()
+    time.sleep(0.1)
+    supervisor.terminate()
+    assert supervisor.wait(10) == 0
+    assert time.monotonic() - asked_at >= 1
+
+
+def test_a_second_signal_later_on_kills_at_once(supervise, tmp_path: Path):
+    supervisor = supervise(("a", 0, STUBBORN), patience_s=60)
+    until(lambda: (tmp_path / "logs" / "a.log").read_text())
+    supervisor.terminate()
+    time.sleep(1.2)
+    supervisor.terminate()
+    assert supervisor.wait(5) == 0
+
+
 def test_nothing_is_left_when_the_supervisor_itself_is_killed(supervise, tmp_path: Path):
     supervisor = supervise(("a", 0, FAMILY), ("b", 0, NEW_SESSION))
     parents = [until(lambda name=name: pid_of(tmp_path, name)) for name in "ab"]
@@ -153,7 +173,10 @@ def test_a_second_supervisor_of_the_home_says_who_has_it(supervise, tmp_path: Pa
     first = supervise(("a", 0, SLEEP))
     until(lambda: pid_of(tmp_path, "a"))
     second = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(programs=()), tmp_path], capture_output=True, text=True, timeout=20
+        [sys.executable, "-c", SCRIPT.format(programs=(), patience_s=1), tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=20,
     )
     assert second.returncode == 1
     assert f"Strop is already running on {tmp_path}, pid {first.pid}, at http://example" in second.stderr
