@@ -16,7 +16,8 @@ from registry.errors import NotFound
 from registry.models import Checkpoint, Deployment, Policy
 from registry.services import all_projects
 from registry.tenancy import tenant
-from rl_online.models import EngineHolding, UpdateRun, UpdateState
+from rl_online.models import EngineHolding, LearningPlan, UpdateRun, UpdateState
+from rl_online.services.answers import has_answered
 from rl_online.services.plans import deltas_folder
 
 JUDGE_JOB = "rl_online.judge"
@@ -126,8 +127,11 @@ def load_error(checkpoint: Checkpoint) -> str:
 
 
 def _needs_base(policy_id: UUID, proving: UpdateRun | None) -> bool:
+    """While a proof lacks the first checkpoint's answers, and while a judge (the frozen base) has work."""
     if proving is not None and proving.state == UpdateState.PROVING:
-        return True
+        plan = LearningPlan.objects.get(policy_id=policy_id)
+        if not has_answered(first_checkpoint(policy_id), plan):
+            return True
     return Job.objects.filter(
         kind=JUDGE_JOB, payload__policy=str(policy_id), state__in=[JobState.QUEUED, JobState.RUNNING]
     ).exists()

@@ -37,7 +37,9 @@ PLAN_FIELDS = {
     "update_config",
     "gate_limits",
     "gate_benchmark",
+    "gate_sampling",
 }
+GATE_SAMPLING = {"temperature": 0, "max_tokens": 256}  # greedy: the gate compares the likeliest answers
 
 
 def start_policy(
@@ -150,6 +152,11 @@ def gate_limits(plan: LearningPlan) -> Limits:
         return Limits(**plan.gate_limits)
     except TypeError as error:
         raise InvalidInput(str(error), field="gate_limits") from None
+
+
+def gate_sampling(plan: LearningPlan) -> dict[str, Any]:
+    """How the gate's answers are sampled, as the gateway takes it."""
+    return {**GATE_SAMPLING, **plan.gate_sampling}
 
 
 def checkpoint_folder(policy_id: UUID, version: int) -> Path:

@@ -1,5 +1,250 @@
-from jobs.services import ClaimedJob, NotYet
+"""Job `rl_online.prove`: a candidate answers the gate's problems, and the gate decides.
+
+Answers are kept by evals as EvalRuns: those of the serving checkpoint and of the first are asked once and used again.
+The work is cut into slices that fit a worker's time limit; killed in between, what is answered is not asked again.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.utils import timezone
+
+from evals import selectors as evals_selectors
+from evals.models import EvalRun, RunState
+from evals.services.completers import GatewayCompleter
+from evals.services.runs import run_benchmark
+from jobs import crash
+from jobs.services import ClaimedJob, NotYet, enqueue
+from registry.errors import Conflict
+from registry.models import Checkpoint, CheckpointState, Deployment
+from registry.services import LOOP, audit
+from registry.tenancy import tenant
+from rl_online.gate import Arm, Decision, Evidence, Half, Kind, Limits, decide
+from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
+from rl_online.services.answers import SCORER, has_answered
+from rl_online.services.holdings import JUDGE_JOB, first_checkpoint, is_held, load_error
+from rl_online.services.plans import gate_limits, gate_sampling
+from rl_online.services.promotion import promote
+from rl_online.services.runs import PROVE_JOB, superseded
+from rl_online.services.sealing import OPEN_STATES, UpdateUnderWay
+
+log = logging.getLogger(__name__)
+
+SLICE_S = 45.0  # of a worker's time; Celery ends a task at 90 s
+LOOK_AGAIN_S = 0.5
+PATIENCE = timedelta(minutes=15)  # for an engine to hold the candidate
+RETRY_FOR = timedelta(minutes=3)  # answers that could not be had are asked again for so long
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What has to be measured, and against what."""
+
+    run: UpdateRun
+    candidate: Checkpoint
+    arms: dict[str, Checkpoint]  # role -> baseline; the first checkpoint only where it is another one
+    plan: LearningPlan
+    limits: Limits
+    rounds: int
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        return [self.candidate, *self.arms.values()]
 
 
 def prove_job(job: ClaimedJob) -> None:
-    raise NotYet(5)
+    assert job.project_id is not None
+    with tenant(job.project_id):
+        proof = proof_of(UUID(job.payload["run"]))
+        refusal = proof and _refusal(proof)
+        missing = [] if proof is None or refusal else _not_held(proof)
+    if proof is None:
+        return
+    if missing:
+        raise NotYet(LOOK_AGAIN_S, f"waits until the engine holds {', '.join(map(str, missing))}")
+    decision = refused(proof, refusal) if refusal else decide(measure(job, proof), proof.limits)
+    crash.point("task.rl_online.prove.mid")
+    with job.effect(), tenant(job.project_id):
+        carry_out(proof.run.id, decision)
+
+
+def proof_of(run_id: UUID) -> Proof | None:
+    """None when the run is not to be proved (any more)."""
+    run = UpdateRun.objects.select_related("checkpoint__policy", "checkpoint__parent__policy", "policy").get(id=run_id)
+    if run.state != UpdateState.PROVING or run.checkpoint is None:
+        return None
+    plan = LearningPlan.objects.get(policy=run.policy)
+    serving = Deployment.objects.select_related("checkpoint__policy").get(policy=run.policy, alias="default").checkpoint
+    first = first_checkpoint(run.policy_id)
+    return Proof(
+        run=run,
+        candidate=run.checkpoint,
+        arms={"serving": serving} | ({"first": first} if first.id != serving.id else {}),
+        plan=plan,
+        limits=gate_limits(plan),
+        rounds=1 + GateReport.objects.filter(run=run, decision=Kind.EXTEND).count(),
+    )
+
+
+def measure(job: ClaimedJob, proof: Proof) -> Evidence:
+    """Every answer the decision needs. Raises NotYet when this slice of time is over before they are all there."""
+    deadline = time.monotonic() + SLICE_S
+    runs: dict[UUID, EvalRun] = {}
+    for checkpoint in proof.checkpoints:
+        runs[checkpoint.id] = _answers_of(job, proof, checkpoint, deadline)
+    assert job.project_id is not None
+    with tenant(job.project_id):
+        return evidence_of(proof, runs)
+
+
+def evidence_of(proof: Proof, runs: Mapping[UUID, EvalRun]) -> Evidence:
+    """The scores, by half of the benchmark (its slice `half`) and problem."""
+    slices = evals_selectors.problems(runs[proof.candidate.id].benchmark)
+    scores = {checkpoint.id: evals_selectors.scores(runs[checkpoint.id]) for checkpoint in proof.checkpoints}
+    halves = []
+    for name in sorted({parts.get("half", "all problems") for parts in slices.values()}):
+        members = {key: parts for key, parts in slices.items() if parts.get("half", "all problems") == name}
+        halves.append(
+            Half(
+                name=name,
+                families={key: parts.get("family", key) for key, parts in members.items()},
+                candidate={key: scores[proof.candidate.id].get(key) for key in members},
+                baselines=tuple(
+                    Arm(role=role, checkpoint=str(arm), scores={key: scores[arm.id].get(key) for key in members})
+                    for role, arm in proof.arms.items()
+                ),
+            )
+        )
+    return Evidence(candidate=str(proof.candidate), halves=tuple(halves), rounds=proof.rounds)
+
+
+def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
+    """Write the decision and do what it says, unless the line has moved meanwhile; then the candidate is held."""
+    run = (
+        UpdateRun.objects.select_for_update(of=("self",))
+        .select_related("checkpoint__policy", "checkpoint__parent__policy", "policy", "parent__policy")
+        .get(id=run_id)
+    )
+    if run.state != UpdateState.PROVING or run.checkpoint is None:
+        return None
+    Deployment.objects.select_for_update().get(policy=run.policy, alias="default")
+    kind, reasons = decision.kind, list(decision.reasons)
+    if moved := superseded(run):
+        kind, reasons = Kind.HOLD, [moved, *reasons]
+    report = GateReport.objects.create(
+        checkpoint=run.checkpoint,
+        run=run,
+        decision=kind,
+        reasons=reasons,
+        evidence=decision.to_json()["evidence"],
+    )
+    if kind is Kind.EXTEND:
+        key = f"{run.id}:{decision.rounds + 1}"
+        enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=key)
+        return report
+    _end_proof(run, kind)
+    if decision.findings:
+        payload = {"report": report.id, "policy": str(run.policy_id)}
+        enqueue(JUDGE_JOB, project_id=run.project_id, payload=payload, key=str(report.id))
+    return report
+
+
+def prove_again(checkpoint: Checkpoint, *, actor: str) -> UpdateRun:
+    """Measure a held or waiting candidate once more, against what serves now."""
+    run = UpdateRun.objects.select_for_update().filter(checkpoint=checkpoint).first()
+    if run is None or checkpoint.state != CheckpointState.CANDIDATE:
+        raise Conflict(f"{checkpoint} is no candidate of an update")
+    if UpdateRun.objects.filter(policy=checkpoint.policy, state__in=OPEN_STATES).exists():
+        raise UpdateUnderWay(f"an update of {checkpoint.policy.name} is under way")
+    run.state = UpdateState.PROVING
+    run.finished_at = None
+    run.save(update_fields=["state", "finished_at"])
+    audit("prove again", "checkpoint", checkpoint, actor=actor)
+    enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=str(run.id))
+    return run
+
+
+def refused(proof: Proof, reason: str) -> Decision:
+    """A hold without evidence."""
+    return Decision(
+        kind=Kind.HOLD,
+        reasons=(reason,),
+        candidate=str(proof.candidate),
+        stage=Evidence(candidate="", halves=()).stage,
+        limits=proof.limits,
+        findings=(),
+        rounds=proof.rounds,
+    )
+
+
+def _refusal(proof: Proof) -> str | None:
+    """Why there is nothing to measure."""
+    if moved := superseded(proof.run):
+        return moved
+    if proof.plan.gate_benchmark is None:
+        return "no gate benchmark is set, so nothing is proved; a person may promote it with a reason"
+    if timezone.now() - proof.candidate.created_at > PATIENCE and not is_held(proof.candidate):
+        error = load_error(proof.candidate)
+        return f"no engine held it within {PATIENCE.seconds // 60} minutes" + (f": {error}" if error else "")
+    return None
+
+
+def _not_held(proof: Proof) -> list[Checkpoint]:
+    """Checkpoints that still have to answer and that no engine holds yet."""
+    return [one for one in proof.checkpoints if not has_answered(one, proof.plan) and not is_held(one)]
+
+
+def _answers_of(job: ClaimedJob, proof: Proof, checkpoint: Checkpoint, deadline: float) -> EvalRun:
+    assert job.project_id is not None and proof.plan.gate_benchmark is not None
+    run = run_benchmark(
+        job.project_id,
+        benchmark=proof.plan.gate_benchmark,
+        completer=GatewayCompleter(job.project_id, str(checkpoint), source="eval"),
+        checkpoint=str(checkpoint),
+        scorer=SCORER,
+        sampling=gate_sampling(proof.plan),
+        deadline=deadline,
+        retry_unscored=True,
+        on_progress=lambda done, total: job.renew(),
+    )
+    if run.state != RunState.DONE:
+        raise NotYet(0, f"{checkpoint} is still answering")
+    with tenant(job.project_id):
+        summary = evals_selectors.summary(run)
+    if summary.num_errors + summary.num_infra and timezone.now() - proof.candidate.created_at < RETRY_FOR:
+        raise NotYet(2, f"{summary.num_errors + summary.num_infra} answers of {checkpoint} are asked for again")
+    return run
+
+
+def _end_proof(run: UpdateRun, kind: Kind) -> None:
+    assert run.checkpoint is not None
+    now = timezone.now()
+    run.timings = {
+        **run.timings,
+        "prove": round((now - run.checkpoint.created_at).total_seconds(), 3),
+        "total": round((now - run.created_at).total_seconds(), 3),
+    }
+    plan = LearningPlan.objects.get(policy=run.policy)
+    passed = kind is Kind.PROMOTE
+    is_waiting = kind is Kind.CANARY or (passed and plan.promotion != Promotion.AUTOMATIC)
+    run.state = UpdateState.WAITING if is_waiting else UpdateState.HELD
+    run.finished_at = None if is_waiting else now
+    run.save(update_fields=["timings", "state", "finished_at"])
+    if kind is Kind.CANARY:
+        _start_canary(run.checkpoint, share=gate_limits(plan).canary_share)
+    elif passed and not is_waiting:
+        promote(run.checkpoint, actor=LOOP)
+
+
+def _start_canary(checkpoint: Checkpoint, *, share: float) -> None:
+    deployment = Deployment.objects.get(policy=checkpoint.policy, alias="default")
+    Checkpoint.objects.filter(pk=checkpoint.pk).update(state=CheckpointState.CANARY)
+    deployment.canary, deployment.canary_share = checkpoint, share
+    deployment.fence += 1
+    deployment.changed_at = timezone.now()
+    deployment.save()
+    audit("start canary", "checkpoint", checkpoint, actor=LOOP, after={"share": share, "fence": deployment.fence})

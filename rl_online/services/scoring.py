@@ -3,11 +3,19 @@
 What the score weighs in the reward is the RewardSpec's word; in the demo it weighs nothing and is only shown.
 """
 
+import logging
 from collections.abc import Sequence
 from uuid import UUID
 
+from evals.services.turns import score_turn
 from feedback.models import Turn
+from jobs import crash
 from jobs.services import ClaimedJob, enqueue
+from registry.errors import InvalidInput, NotFound
+from registry.tenancy import tenant
+from rl_online.services.collecting import LIVE_SOURCES, payloads_of
+
+log = logging.getLogger(__name__)
 
 SCORE_JOB = "rl_online.score_turn"
 TURNS_PER_JOB = 50
@@ -16,11 +24,28 @@ TURNS_PER_JOB = 50
 def ask_for_scores(project_id: UUID, turn_pks: Sequence[int]) -> None:
     """A job for those of the turns that name a problem; in the caller's transaction and tenant."""
     linked = list(
-        Turn.objects.filter(pk__in=turn_pks, problem__isnull=False).order_by("pk").values_list("turn_id", flat=True)
+        Turn.objects.filter(pk__in=turn_pks, problem__isnull=False, source__in=LIVE_SOURCES)
+        .order_by("pk")
+        .values_list("turn_id", flat=True)
     )
     for start in range(0, len(linked), TURNS_PER_JOB):
         enqueue(SCORE_JOB, project_id=project_id, payload={"turns": linked[start : start + TURNS_PER_JOB]})
 
 
 def score_job(job: ClaimedJob) -> None:
-    return
+    """Score the turns one by one, no transaction open; scores that exist are kept."""
+    project_id = job.project_id
+    assert project_id is not None
+    with tenant(project_id):
+        turns = list(Turn.objects.filter(turn_id__in=job.payload["turns"]).order_by("pk"))
+        payloads = payloads_of(turns)
+    for turn in turns:
+        payload = payloads.get(turn.turn_id)
+        if payload is None or turn.problem is None:
+            continue
+        try:
+            score_turn(project_id, turn.turn_id, turn.problem, payload.completion)
+        except (InvalidInput, NotFound) as error:
+            log.info("turn %s is not scored: %s", turn.turn_id, error.message)
+        job.renew()
+    crash.point("task.rl_online.score_turn.mid")
