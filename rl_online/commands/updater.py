@@ -34,6 +34,9 @@ def main() -> None:
     django.setup()
     import torch
     from django.conf import settings
+    from django.db import connections
+
+    import rl_online.training.update  # noqa: F401 - loaded now, not in the first update's time
 
     # Equal thread counts are part of bit-equal weights.
     torch.set_num_threads(settings.THREADS or os.cpu_count() or 1)
@@ -41,6 +44,9 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     work(stopping)
+    connections.close_all()
+    logging.shutdown()
+    os._exit(0)  # taking torch apart takes seconds, and whoever stops us waits
 
 
 def work(stopping: threading.Event) -> None:
