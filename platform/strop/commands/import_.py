@@ -27,7 +27,7 @@ def realhumaneval(folder: Path, project: str | None, as_json: bool) -> None:
 
     Importing again changes nothing: everything is counted as a duplicate.
     """
-    from feedback.services.importers import import_realhumaneval
+    from feedback.importers.realhumaneval import import_realhumaneval
 
     with inside_project(project) as found:
         pass
