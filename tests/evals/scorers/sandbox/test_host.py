@@ -64,14 +64,16 @@ def test_cases_may_expect_an_exception(sandbox):
 
 
 def test_tests_may_be_code_and_each_assert_is_a_case(sandbox):
-    tests = {"function": "f", "code": "import math\nassert f(1) == 3\nassert f(2) == 5\nassert math.isclose(f(.5), 2.5)"}
+    code = "import math\nassert f(1) == 3\nassert f(2) == 5\nassert math.isclose(f(.5), 2.5)"
+    tests = {"function": "f", "code": code}
     execution = sandbox.run(RIGHT, tests)
     assert (execution.outcome, execution.passed, execution.total) == (Outcome.WRONG, 2, 3)
     assert execution.detail == "assert f(2) == 5: AssertionError"
 
 
 def test_a_check_function_as_in_humaneval_is_called(sandbox):
-    tests = {"function": "f", "code": "def check(candidate):\n    assert candidate(1) == 3\n    assert candidate(0) == 2"}
+    check = "def check(candidate):\n    assert candidate(1) == 3\n    assert candidate(0) == 2"
+    tests = {"function": "f", "code": check}
     assert sandbox.run(RIGHT, tests).outcome is Outcome.OK
     assert sandbox.run("def f(a):\n    return 3", tests).outcome is Outcome.WRONG
 

@@ -1,0 +1,107 @@
+"""What pages, reports and the gate read of benchmarks and runs. Inside a tenant; nothing here writes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db.models import Count, Q
+
+from evals.models import Benchmark, EvalRun, Problem, Score, ScoreStatus
+from evals.refs import BenchmarkRef, ProblemRef, benchmark_ref
+from evals.scorers.scorer import ProblemSpec
+from evals.statistics.paired import PairedDifference, paired_difference
+from registry.errors import NotFound
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """How a run stands. The mean is over scored answers only; what is not scored is counted beside it."""
+
+    num_problems: int
+    num_answered: int
+    num_scored: int
+    num_unscored: int
+    num_errors: int
+    num_infra: int
+    mean: float | None    # None when nothing is scored
+
+
+def find_benchmark(ref: str | BenchmarkRef) -> Benchmark:
+    """Raises NotFound."""
+    wanted = benchmark_ref(ref) if isinstance(ref, str) else ref
+    found = Benchmark.objects.filter(name=wanted.name, version=wanted.version).first()
+    if found is None:
+        raise NotFound(f"there is no benchmark {wanted}")
+    return found
+
+
+def find_problem(ref: ProblemRef) -> Problem:
+    """Raises NotFound."""
+    found = (
+        Problem.objects.filter(
+            benchmark__name=ref.benchmark.name, benchmark__version=ref.benchmark.version, problem_id=ref.problem_id
+        )
+        .select_related("benchmark")
+        .first()
+    )
+    if found is None:
+        raise NotFound(f"there is no problem {ref}")
+    return found
+
+
+def problems(benchmark: Benchmark) -> dict[str, dict[str, str]]:
+    """Problem id -> slices, e.g. {"add/1": {"family": "add", "half": "seen families"}}."""
+    return dict(Problem.objects.filter(benchmark=benchmark).values_list("problem_id", "slices"))
+
+
+def spec_of(problem: Problem) -> ProblemSpec:
+    """The row as scorers and completers see it."""
+    return ProblemSpec(
+        id=problem.problem_id, prompt=problem.prompt, messages=problem.messages, tests=problem.tests,
+        slices=problem.slices,
+    )
+
+
+def scores(run: EvalRun) -> dict[str, float | None]:
+    """Problem id -> value, None where the answer is not scored; problems not answered yet are absent.
+
+    Several repeats of a problem are averaged first, so that the problem stays the unit.
+    """
+    values: dict[str, list[float | None]] = {}
+    for problem_id, value in Score.objects.filter(run=run).values_list("problem__problem_id", "value"):
+        values.setdefault(problem_id, []).append(value)
+    return {problem_id: _mean_of_scored(repeats) for problem_id, repeats in values.items()}
+
+
+def summary(run: EvalRun) -> RunSummary:
+    """Counts and mean of one run."""
+    counts = Score.objects.filter(run=run).aggregate(
+        answered=Count("id"),
+        **{status: Count("id", filter=Q(status=status)) for status in ScoreStatus.values},
+    )
+    scored = [value for value in scores(run).values() if value is not None]
+    return RunSummary(
+        num_problems=Problem.objects.filter(benchmark_id=run.benchmark_id).count(),
+        num_answered=counts["answered"],
+        num_scored=counts["scored"],
+        num_unscored=counts["unscored"],
+        num_errors=counts["error"],
+        num_infra=counts["infra"],
+        mean=sum(scored) / len(scored) if scored else None,
+    )
+
+
+def compare_runs(new: EvalRun, old: EvalRun, *, cluster_by: str = "family") -> PairedDifference:
+    """Paired difference new - old, clustered by a slice. Raises NothingInCommon.
+
+    Runs on different benchmarks, or with different scorers, measure different things and are refused with ValueError.
+    """
+    if (new.benchmark_id, new.scorer) != (old.benchmark_id, old.scorer):
+        raise ValueError(f"{new} by {new.scorer} and {old} by {old.scorer} do not measure the same")
+    slices = problems(new.benchmark)
+    clusters: Mapping[str, str] = {key: parts[cluster_by] for key, parts in slices.items() if cluster_by in parts}
+    return paired_difference(scores(new), scores(old), clusters=clusters)
+
+
+def _mean_of_scored(repeats: list[float | None]) -> float | None:
+    scored = [value for value in repeats if value is not None]
+    return sum(scored) / len(scored) if scored else None

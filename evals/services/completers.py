@@ -1,0 +1,181 @@
+"""Completers over HTTP, in OpenAI's shapes: our own gateway, and any judge that speaks the same.
+
+Every request goes through registry.outbound. What is slow, too large, refused or not understood ends as
+CompletionFailed, after a bounded number of tries with jitter where another try may help.
+"""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+from uuid import UUID
+
+import httpx
+from django.conf import settings
+from django.utils import timezone
+
+from evals.judging.completer import Completion, CompletionFailed, Prompt
+from registry import outbound
+from registry.auth import internal_token
+from registry.errors import StropError
+from registry.models import PriceCard
+from registry.pricing import InvalidUsage, Prices, Usage, cost_of, usage_from_openai
+from registry.tenancy import tenant
+
+MAX_TRIES = 4
+MAX_REPLY = 4 << 20         # bytes
+FIRST_WAIT_S = 0.5          # doubled at each try, times 0.5 to 1.5
+MAX_WAIT_S = 20.0
+RETRYABLE = (408, 409, 425, 429, 500, 502, 503, 504)
+
+
+class HttpCompleter:
+    """One model behind an OpenAI-compatible base URL, e.g. https://api.example.com/v1."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        model: str,
+        headers: Mapping[str, str],
+        prices: Prices | None = None,
+        timeout_s: float = 120.0,
+        max_tries: int = MAX_TRIES,
+    ) -> None:
+        self.model = model
+        self._base_url = base_url.rstrip("/")
+        self._headers = dict(headers)
+        self._prices = prices
+        self._timeout_s = timeout_s
+        self._max_tries = max_tries
+        self._client: httpx.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        self._client = outbound.client(timeout_s=self._timeout_s)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._client is not None
+        await self._client.aclose()
+        self._client = None
+
+    async def complete(self, prompt: Prompt, sampling: Mapping[str, Any]) -> Completion:
+        """Raw text goes to /completions, a chat to /chat/completions; `sampling` is passed on as it is."""
+        is_raw = isinstance(prompt, str)
+        url = f"{self._base_url}/{'completions' if is_raw else 'chat/completions'}"
+        body = {"model": self.model, **sampling, "prompt" if is_raw else "messages": prompt}
+        wait_s = FIRST_WAIT_S
+        for attempt in range(1, self._max_tries + 1):
+            started = time.monotonic()
+            try:
+                reply = await self._post(url, body)
+            except _TryAgain as again:
+                if attempt == self._max_tries:
+                    raise CompletionFailed(f"{again}, {attempt} times") from again
+                await asyncio.sleep(min(again.wait_s or wait_s * random.uniform(0.5, 1.5), MAX_WAIT_S))
+                wait_s *= 2
+                continue
+            return self._completion(reply, is_raw=is_raw, latency_ms=1000 * (time.monotonic() - started))
+        raise AssertionError("the loop returns or raises")
+
+    async def _post(self, url: str, body: dict[str, Any]) -> Any:
+        assert self._client is not None, "use the completer inside `async with`"
+        try:
+            # httpx times each read; a slow drip needs a limit for the whole.
+            async with asyncio.timeout(self._timeout_s), self._client.stream(
+                "POST", url, json=body, headers=self._headers
+            ) as response:
+                text = await _text_of(response)
+        except (httpx.TransportError, TimeoutError) as error:
+            raise _TryAgain(f"no reply: {type(error).__name__}") from error
+        except (httpx.HTTPError, httpx.InvalidURL, StropError) as error:
+            raise CompletionFailed(f"could not ask: {error}") from error
+        if response.status_code in RETRYABLE:
+            raise _TryAgain(f"status {response.status_code}", wait_s=_retry_after(response))
+        if response.status_code != 200:
+            raise CompletionFailed(f"status {response.status_code}")
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise CompletionFailed("the reply is not JSON") from error
+
+    def _completion(self, reply: Any, *, is_raw: bool, latency_ms: float) -> Completion:
+        try:
+            choice = reply["choices"][0]
+            text = choice["text"] if is_raw else choice["message"]["content"]
+            usage, origin = reply.get("usage"), str(reply.get("model") or self.model)
+            reason = choice.get("finish_reason")
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise CompletionFailed("the reply has no choice with a text") from error
+        if not isinstance(text, str):
+            raise CompletionFailed(f"the text of the reply is {type(text).__name__}")
+        counted = _usage(usage)
+        return Completion(
+            text=text, usage=counted.to_json() if counted else {}, cost_usd=cost_of(counted, self._prices),
+            latency_ms=latency_ms, origin=origin, finish_reason=reason,
+        )
+
+
+class GatewayCompleter(HttpCompleter):
+    """A checkpoint of ours, or the serving one of a policy, through our gateway; its turns are marked with `source`."""
+
+    def __init__(self, project_id: UUID, model: str, *, source: str = "eval", **options: Any) -> None:
+        headers = {
+            "authorization": f"Bearer {internal_token()}",
+            "x-strop-project": str(project_id),
+            "x-strop-source": source,
+        }
+        super().__init__(base_url=f"{settings.PUBLIC_URL}/v1", model=model, headers=headers, **options)
+
+
+def judge_completer(project_id: UUID, *, base_checkpoint: str) -> HttpCompleter:
+    """The judge of the settings (STROP_JUDGE_URL, _MODEL, _KEY), or else the frozen base through our gateway."""
+    if not settings.JUDGE_URL:
+        return GatewayCompleter(project_id, base_checkpoint, source="judge")
+    return HttpCompleter(
+        base_url=settings.JUDGE_URL, model=settings.JUDGE_MODEL,
+        headers={"authorization": f"Bearer {settings.JUDGE_KEY}"} if settings.JUDGE_KEY else {},
+        prices=prices_of(project_id, settings.JUDGE_MODEL),
+    )
+
+
+def prices_of(project_id: UUID, model: str) -> Prices | None:
+    """The price card that is valid now; None when the model has none."""
+    with tenant(project_id):
+        card = PriceCard.objects.filter(model=model, valid_from__lte=timezone.now()).order_by("-valid_from").first()
+    if card is None:
+        return None
+    return Prices(
+        input_usd=card.input_usd, output_usd=card.output_usd, cache_read_usd=card.cache_read_usd,
+        cache_write_usd=card.cache_write_usd,
+    )
+
+
+class _TryAgain(Exception):
+    def __init__(self, message: str, *, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+async def _text_of(response: httpx.Response) -> str:
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > MAX_REPLY:
+            raise CompletionFailed(f"the reply is larger than {MAX_REPLY} bytes")
+    return body.decode(errors="replace")
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    given = response.headers.get("retry-after", "")
+    return float(given) if given.isascii() and given.isdigit() and len(given) < 6 else None
+
+
+def _usage(usage: Any) -> Usage | None:
+    """Counts that cannot be are unknown, and so is their cost."""
+    try:
+        return usage_from_openai(usage) if isinstance(usage, dict) else None
+    except InvalidUsage:
+        return None
