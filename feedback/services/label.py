@@ -16,6 +16,7 @@ from feedback.labels import Heard, Recipe, Verdict, label_turn
 from feedback.models import Label, LabelRecipe, LedgerItem, Turn, UserSignal
 from feedback.services import outcomes, staging
 from feedback.services.record import LABEL_JOB
+from feedback.services.triage import triage_turns
 from jobs import crash
 from jobs.services import ClaimedJob, enqueue
 from registry.services import all_projects, project_settings
@@ -102,6 +103,7 @@ def label_turns(project_id: UUID, turn_refs: Sequence[str], *, now: datetime) ->
     Turn.objects.bulk_update(dirty, _LABEL_FIELDS, batch_size=500)
     new = [label.turn_id for label in labels]
     if new:
+        triage_turns(project_id, [label.turn for label in labels])
         turns_settled.send(sender=None, project_id=project_id, turn_ids=new)
     return new
 
