@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q
 
+from evals.judging.completer import Prompt
 from evals.models import Benchmark, EvalRun, Problem, Score, ScoreStatus
 from evals.refs import BenchmarkRef, ProblemRef, benchmark_ref
 from evals.scorers.scorer import ProblemSpec
@@ -59,6 +60,14 @@ def spec_of(problem: Problem) -> ProblemSpec:
         id=problem.problem_id, prompt=problem.prompt, messages=problem.messages, tests=problem.tests,
         slices=problem.slices,
     )
+
+
+def prompt_of(problem: Problem) -> Prompt:
+    """What a completer is asked: the raw text, or the chat."""
+    if problem.prompt is not None:
+        return problem.prompt
+    assert problem.messages is not None, "the database refuses problems without either"
+    return problem.messages
 
 
 def scores(run: EvalRun) -> dict[str, float | None]:

@@ -14,12 +14,12 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from evals.judging.completer import Completer, Completion, CompletionFailed, Prompt
+from evals.judging.completer import Completer, Completion, CompletionFailed
 from evals.models import Benchmark, EvalRun, Problem, RunState, Score, ScoreStatus
 from evals.scorers.registry import scorer_named
 from evals.scorers.scorer import Score as Measured
 from evals.scorers.scorer import Scorer, Status
-from evals.selectors import find_benchmark, spec_of
+from evals.selectors import find_benchmark, prompt_of, spec_of
 from evals.services.asking import Answer, answers
 from registry.errors import InvalidInput
 from registry.tenancy import tenant
@@ -61,7 +61,7 @@ def run_benchmark(
         project_id, benchmark=benchmark, checkpoint=checkpoint, model=model, scorer=scorer,
         sampling=dict(sampling or {}), retry_unscored=retry_unscored,
     )
-    prompts = {key: _prompt_of(problem) for key, problem in plan.problems.items()}
+    prompts = {key: prompt_of(problem) for key, problem in plan.problems.items()}
     with closing(answers(completer, prompts, sampling or {}, concurrency=concurrency)) as asked:
         return _keep(project_id, plan, _until(asked, deadline), scorer_named(scorer), on_progress=on_progress)
 
@@ -167,12 +167,12 @@ def score_row(
         scorer_version=scorer.version,
         status=ScoreStatus(measured.status.value),
         value=measured.value,
-        explanation=_storable(measured.explanation),
-        parts=_storable(dict(measured.parts)),
+        explanation=storable(measured.explanation),
+        parts=storable(dict(measured.parts)),
         sandbox_level=measured.sandbox_level,
     )
     if completion is not None:
-        row.output = _storable(completion.text)
+        row.output = storable(completion.text)
         row.usage, row.cost_usd, row.latency_ms = dict(completion.usage), completion.cost_usd, completion.latency_ms
     return row
 
@@ -186,13 +186,6 @@ def _store(row: Score) -> None:
     row.save(force_insert=True)
 
 
-def _prompt_of(problem: Problem) -> Prompt:
-    if problem.prompt is not None:
-        return problem.prompt
-    assert problem.messages is not None, "the database refuses problems without either"
-    return problem.messages
-
-
 def _until(asked: Generator[Answer, None, None], deadline: float | None) -> Iterator[Answer]:
     for answer in asked:
         yield answer
@@ -200,10 +193,10 @@ def _until(asked: Generator[Answer, None, None], deadline: float | None) -> Iter
             return
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """What an answer printed may hold a NUL or half a surrogate pair; PostgreSQL's text cannot."""
     if isinstance(value, str):
         return value.replace("\x00", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()
     if isinstance(value, dict):
-        return {key: _storable(item) for key, item in value.items()}
+        return {key: storable(item) for key, item in value.items()}
     return value

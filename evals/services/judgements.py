@@ -1,0 +1,184 @@
+"""Judging two runs pair by pair, and what the verdicts are worth: shown beside the gate's decision, never part of it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from evals.judging.completer import Completer
+from evals.judging.pairwise import Call, Judge, Judgement, Pair, PairVerdict, judge_pair
+from evals.judging.trust import trust_in, verdict_of_tests
+from evals.models import Comparison, EvalRun, JudgeCall, JudgeVersion, Problem, Score
+from evals.selectors import prompt_of
+from evals.services.runs import storable
+from evals.statistics.wins import win_rate
+from registry.tenancy import tenant
+
+MAX_PAIRS = 10
+BY_JUDGE = "judge"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    text: str
+    value: float | None
+
+
+def judge_pairs(
+    project_id: UUID,
+    *,
+    left_run: EvalRun,
+    right_run: EvalRun,
+    completer: Completer,
+    judge: Judge,
+    limit: int = MAX_PAIRS,
+    timeout_s: float | None = None,
+) -> dict[str, Any]:
+    """Judge up to `limit` problems on which the answers differ, store every call, and report.
+
+    Pairs on which the tests see a difference come first, since only they tell a judge from chance. What this judge has
+    judged before is not asked again, and what is not judged within `timeout_s` is left for another time. The report
+    counts these two runs; agreement counts all this judge ever said. Call it outside a transaction.
+    """
+    with tenant(project_id):
+        version = _version_of(judge)
+        chosen = _pairs(left_run, right_run, version, limit=limit)
+    judgements = asyncio.run(_judge_all(completer, judge, [pair for _, pair in chosen], timeout_s=timeout_s))
+    problem_of = {pair.key: problem for problem, pair in chosen}
+    with tenant(project_id):
+        for judgement in judgements:
+            problem = problem_of[judgement.pair.key]
+            _record(version, problem, judgement, left=_name(left_run), right=_name(right_run))
+        return report(version, left=_name(left_run), right=_name(right_run))
+
+
+def report(judge: JudgeVersion, *, left: str, right: str) -> dict[str, Any]:
+    """Win rate of left over right, and this judge's agreement with the tests so far. Inside a tenant."""
+    verdicts = [
+        PairVerdict(verdict)
+        for verdict in Comparison.objects.filter(judge=judge, left=left, right=right).values_list("verdict", flat=True)
+    ]
+    rate = win_rate([_result(verdict) for verdict in verdicts])
+    trust = trust_in(_beside_tests(judge))
+    agreement = trust.agreement
+    return {
+        "name": judge.name, "model": judge.model, "num_pairs": len(verdicts),
+        "wins": rate.wins, "ties": rate.ties, "losses": rate.losses,
+        "invalid": verdicts.count(PairVerdict.INVALID), "errors": verdicts.count(PairVerdict.ERROR),
+        "win_rate": rate.rate, "low": rate.low, "high": rate.high, "interval": rate.interval,
+        "agreement": agreement.agreement.share, "agreement_low": agreement.agreement.low,
+        "agreement_high": agreement.agreement.high, "num_compared": agreement.n,
+        "kappa": agreement.kappa, "kappa_low": agreement.kappa_low, "kappa_high": agreement.kappa_high,
+        "has_vote": trust.has_vote, "sentence": trust.sentence,
+    }  # fmt: skip
+
+
+def record_comparison(
+    *,
+    problem: Problem | None,
+    left: str,
+    right: str,
+    verdict: PairVerdict,
+    by: str,
+    left_text: str = "",
+    right_text: str = "",
+) -> Comparison:
+    """A verdict of a person or of the tests. Inside a tenant."""
+    return Comparison.objects.create(
+        problem=problem, left=left, right=right, left_text=storable(left_text), right_text=storable(right_text), by=by,
+        verdict=verdict.value,
+    )
+
+
+async def _judge_all(
+    completer: Completer, judge: Judge, pairs: Sequence[Pair], *, timeout_s: float | None
+) -> list[Judgement]:
+    if not pairs:
+        return []
+    async with completer:
+        asked = [asyncio.create_task(judge_pair(completer, judge, pair)) for pair in pairs]
+        done, late = await asyncio.wait(asked, timeout=timeout_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        return [task.result() for task in asked if task in done]
+
+
+def _version_of(judge: Judge) -> JudgeVersion:
+    version, _ = JudgeVersion.objects.get_or_create(
+        name=judge.name, model=judge.model, prompt_digest=judge.prompt_digest, parser_version=judge.parser_version,
+        defaults={"sampling": dict(judge.sampling)},
+    )
+    return version
+
+
+def _pairs(left: EvalRun, right: EvalRun, judge: JudgeVersion, *, limit: int) -> list[tuple[Problem, Pair]]:
+    judged = Comparison.objects.filter(judge=judge, left=_name(left), right=_name(right), by=BY_JUDGE)
+    done = set(judged.values_list("problem_id", flat=True))
+    lefts, rights = _answers(left), _answers(right)
+    differ = [key for key in lefts.keys() & rights.keys() if key not in done and lefts[key].text != rights[key].text]
+    differ.sort(key=lambda key: (lefts[key].value == rights[key].value, key))
+    problems = Problem.objects.in_bulk(differ[:limit])
+    return [
+        (problem, Pair(key=problem.problem_id, task=prompt_of(problem), left=lefts[key].text, right=rights[key].text))
+        for key in differ[:limit]
+        for problem in (problems[key],)
+    ]
+
+
+def _answers(run: EvalRun) -> dict[int, _Answer]:
+    rows = Score.objects.filter(run=run, repeat=0).exclude(status="error").values_list("problem_id", "output", "value")
+    return {problem: _Answer(text=output, value=value) for problem, output, value in rows}
+
+
+def _record(judge: JudgeVersion, problem: Problem, judgement: Judgement, *, left: str, right: str) -> None:
+    comparison, is_new = Comparison.objects.get_or_create(
+        problem=problem, left=left, right=right, judge=judge, by=BY_JUDGE,
+        defaults={
+            "left_text": storable(judgement.pair.left), "right_text": storable(judgement.pair.right),
+            "verdict": judgement.verdict.value,
+        },
+    )  # fmt: skip
+    if is_new:
+        JudgeCall.objects.bulk_create(_call_row(comparison, judge, call) for call in judgement.calls)
+
+
+def _call_row(comparison: Comparison, judge: JudgeVersion, call: Call) -> JudgeCall:
+    """The verdict is stored with the order taken out: left or right, not A or B."""
+    return JudgeCall(
+        comparison=comparison, judge=judge, order=call.order, cache_key=call.cache_key, verdict=call.side.value,
+        raw=storable(call.raw), error=storable(call.error), usage=dict(call.usage), cost_usd=call.cost_usd,
+        latency_ms=call.latency_ms,
+    )
+
+
+def _beside_tests(judge: JudgeVersion) -> list[tuple[PairVerdict, PairVerdict | None]]:
+    comparisons = list(Comparison.objects.filter(judge=judge, by=BY_JUDGE, problem__isnull=False).order_by("id"))
+    values = _test_values(comparisons)
+    return [
+        (
+            PairVerdict(one.verdict),
+            verdict_of_tests(values.get((one.left, one.problem_id)), values.get((one.right, one.problem_id))),
+        )
+        for one in comparisons
+    ]
+
+
+def _test_values(comparisons: list[Comparison]) -> Mapping[tuple[str, int | None], float | None]:
+    names = {name for one in comparisons for name in (one.left, one.right)}
+    rows = Score.objects.filter(
+        run__isnull=False, scorer="unit_tests", repeat=0, problem_id__in={one.problem_id for one in comparisons}
+    ).values_list("run__checkpoint", "run__model", "problem_id", "value")
+    by_name = ((checkpoint or model, problem, value) for checkpoint, model, problem, value in rows)
+    return {(name, problem): value for name, problem, value in by_name if name in names}
+
+
+def _name(run: EvalRun) -> str:
+    return run.checkpoint or run.model or ""
+
+
+def _result(verdict: PairVerdict) -> float | None:
+    if not verdict.is_decided:
+        return None
+    return {PairVerdict.LEFT: 1.0, PairVerdict.RIGHT: 0.0}.get(verdict, 0.5)

@@ -1,0 +1,45 @@
+import pytest
+
+from evals.judging.pairwise import PairVerdict
+from evals.judging.trust import trust_in, verdict_of_tests
+
+LEFT, RIGHT, TIE, BOTH_BAD = PairVerdict.LEFT, PairVerdict.RIGHT, PairVerdict.TIE, PairVerdict.BOTH_BAD
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "verdict"),
+    [(1, 0, LEFT), (0, 1, RIGHT), (1, 1, TIE), (0, 0, BOTH_BAD), (None, 1, None), (1, None, None)],
+)
+def test_tests_have_a_verdict_on_a_pair_too(left, right, verdict):
+    assert verdict_of_tests(left, right) == verdict
+
+
+def test_a_judge_that_mostly_agrees_earns_a_vote():
+    trust = trust_in([(LEFT, LEFT)] * 12 + [(RIGHT, RIGHT)] * 12 + [(LEFT, RIGHT)] * 2)
+    assert trust.has_vote
+    assert trust.sentence.startswith("agrees with the tests on 24 of 26 pairs, kappa 0.85 [")
+
+
+def test_a_judge_that_always_says_left_agrees_by_chance_only():
+    trust = trust_in([(LEFT, LEFT)] * 15 + [(LEFT, RIGHT)] * 15)
+    assert not trust.has_vote
+    assert trust.sentence.endswith("not above chance, no vote")
+
+
+def test_a_few_lucky_pairs_earn_no_vote():
+    trust = trust_in([(LEFT, LEFT)] * 5 + [(RIGHT, RIGHT)] * 5)
+    assert not trust.has_vote
+    assert "fewer than 20 pairs, no vote" in trust.sentence
+
+
+def test_invalid_judgements_are_counted_beside_the_agreement():
+    trust = trust_in([(LEFT, LEFT), (PairVerdict.INVALID, LEFT), (PairVerdict.ERROR, RIGHT), (RIGHT, None)])
+    assert (trust.agreement.n, trust.num_undecided) == (1, 3)
+
+
+def test_nothing_judged_is_no_vote():
+    assert not trust_in([]).has_vote
+
+
+def test_neither_side_better_is_one_category():
+    assert trust_in([(TIE, BOTH_BAD)] * 3 + [(LEFT, RIGHT)]).agreement.agreement.successes == 3
