@@ -4,7 +4,7 @@ Accepted means stored: the receipt is returned after the commit. The ledger deci
 duplicate when its body is the same and a conflict when not, within a request as across requests.
 """
 
-from collections import Counter
+import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,6 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection, transaction
+from prometheus_client import Counter
 
 from feedback import wire
 from feedback.services import outcomes, problem_links, staging
@@ -25,6 +26,7 @@ from registry.tenancy import tenant
 LABEL_JOB = "feedback.label"
 TURNS_PER_JOB = 2000
 RETRY_AFTER_S = 2
+RECEIVED = Counter("strop_ingest_outcomes", "Items by outcome at the door.", ["outcome"])
 
 T = TypeVar("T")
 
@@ -50,13 +52,15 @@ class Receipt:
     @property
     def outcomes(self) -> dict[str, int]:
         """How many items ended in which outcome; the sum is the number received."""
-        return dict(Counter(item.outcome for item in self.items))
+        return dict(collections.Counter(item.outcome for item in self.items))
 
 
 def record_items(project_id: UUID, items: Sequence[Item | Refusal], *, received_at: datetime) -> Receipt:
     """Store what is new; raises Unavailable when the database could not, and then nothing of it is stored."""
     receipt = _whole(lambda: _record(project_id, items, received_at))
     crash.point("ingest.after_commit")
+    for outcome, number in receipt.outcomes.items():
+        RECEIVED.labels(outcome).inc(number)
     return receipt
 
 
