@@ -55,8 +55,16 @@ def forward(module: nn.Module, ids_BS: Tensor, rows: Rows, *, width: int) -> Ten
     mask_BT = (positions_T >= padding_B1).long()
     positions_BS = (positions_T[width - ids_BS.shape[1] :] - padding_B1).clamp(min=0)
     kept: dict[str, Any] = {cache_argument(type(module).forward): rows.cache}
+    # An index copies the last positions together. A slice stays strided, and a linear layer on strided rows whose weight
+    # needs no gradient goes through bmm with a copy of the whole vocabulary matrix for every row.
+    last_1 = torch.tensor([ids_BS.shape[1] - 1], device=ids_BS.device)
     output = module(
-        input_ids=ids_BS, attention_mask=mask_BT, position_ids=positions_BS, use_cache=True, logits_to_keep=1, **kept
+        input_ids=ids_BS,
+        attention_mask=mask_BT,
+        position_ids=positions_BS,
+        use_cache=True,
+        logits_to_keep=last_1,
+        **kept,
     )
     return output.logits[:, -1]
 
