@@ -38,7 +38,7 @@ def test_the_batch_holds_tokens_logprobs_and_versions_as_they_were_sampled(proje
 
 def test_the_baseline_leaves_the_sample_out_and_shrinks_to_the_batch(judged, sealed):
     judged("accept"), judged("reject")
-    # one slice, rewards .75 and -.25: others sum to the other's reward over 1, plus 4 imaginary ones at the others' mean
+    # one slice, rewards .75 and -.25: the other's reward over 1, plus 4 imaginary samples at the others' mean
     assert [sample.baseline for sample in batch_of(sealed()).samples] == pytest.approx([-0.25, 0.75])
 
 
