@@ -1,7 +1,8 @@
 """Scorers that run the output: does it execute, does it pass hidden tests.
 
-A fault of the sandbox is retried once and then masks the score. The same code and tests are run once per process:
-outcomes that depend on the machine's load (a timeout) or on us (a fault) are not remembered.
+A fault of the sandbox is retried once and then masks the score; a timeout of an answer that hardly got to run is
+retried once and then counts. The same code and tests are run once per process: outcomes that depend on the machine's
+load (a timeout) or on us (a fault) are not remembered.
 """
 
 import hashlib
@@ -14,14 +15,17 @@ from typing import Any
 
 from evals.scorers.python_source import source_of
 from evals.scorers.sandbox.confinement import Limits
-from evals.scorers.sandbox.host import Execution, Outcome, Sandbox, default_sandbox
+from evals.scorers.sandbox.host import Execution, Outcome, Sandbox, SandboxUnavailable, default_sandbox, failed
 from evals.scorers.scorer import ProblemSpec, Score, Status
 
 MEMO_SIZE = 4096
+STARVED_MS = 500.0    # CPU time below which a timeout may be the machine's doing; a sleeping answer fails twice
 
 
 class Runner:
-    """A sandbox with a memory."""
+    """A sandbox with a memory; without one of its own it uses the process's."""
+
+    allow_none = False    # whether that one may run unconfined where nothing better is to be had
 
     def __init__(self, sandbox: Sandbox | None = None, *, limits: Limits | None = None) -> None:
         self._sandbox = sandbox
@@ -30,19 +34,26 @@ class Runner:
         self._lock = threading.Lock()
 
     def run(self, code: str, tests: Mapping[str, Any] | None) -> Execution:
-        """Run, or recall; a fault is tried a second time."""
+        """Run, or recall; a fault, or a timeout for want of CPU time, is tried a second time."""
         key = digest_of(code, tests, self._limits)
         with self._lock:
             if known := self._memo.get(key):
                 self._memo.move_to_end(key)
                 return known
-        sandbox = self._sandbox or default_sandbox()
-        execution = sandbox.run(code, _plain(tests), limits=self._limits)
-        if execution.outcome is Outcome.SANDBOX_FAULT:
-            execution = sandbox.run(code, _plain(tests), limits=self._limits)
+        execution = self._attempt(code, tests)
+        starved = execution.outcome is Outcome.TIMEOUT and execution.cpu_ms < STARVED_MS
+        if execution.outcome is Outcome.SANDBOX_FAULT or starved:
+            execution = self._attempt(code, tests)
         if execution.outcome not in (Outcome.SANDBOX_FAULT, Outcome.TIMEOUT):
             self._remember(key, execution)
         return execution
+
+    def _attempt(self, code: str, tests: Mapping[str, Any] | None) -> Execution:
+        sandbox = self._sandbox or default_sandbox(allow_none=self.allow_none)
+        try:
+            return sandbox.run(code, None if tests is None else dict(tests), limits=self._limits)
+        except SandboxUnavailable as error:
+            return failed(Outcome.SANDBOX_FAULT, str(error), level="none")
 
     def _remember(self, key: str, execution: Execution) -> None:
         with self._lock:
@@ -81,7 +92,7 @@ class UnitTests:
 
 def digest_of(code: str, tests: Mapping[str, Any] | None, limits: Limits) -> str:
     """What makes two runs the same run."""
-    canonical = json.dumps([code, _plain(tests), asdict(limits)], sort_keys=True)
+    canonical = json.dumps([code, None if tests is None else dict(tests), asdict(limits)], sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -97,10 +108,6 @@ def _score(execution: Execution) -> Score:
         value = None
         status = Status.INFRA if execution.outcome is Outcome.SANDBOX_FAULT else Status.UNSCORED
     return Score(value=value, status=status, explanation=explanation, parts=parts, sandbox_level=execution.level)
-
-
-def _plain(tests: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if tests is None else dict(tests)
 
 
 _shared = Runner()

@@ -1,4 +1,7 @@
-"""Judging two runs pair by pair, and what the verdicts are worth: shown beside the gate's decision, never part of it."""
+"""Judging two runs pair by pair, and what the verdicts are worth.
+
+Shown beside the gate's decision, never part of it.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -40,8 +40,8 @@ READABLE = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/
 class Limits:
     """What one run may use."""
 
-    wall_s: float = 5.0            # hard deadline for everything
-    cpu_s: int = 4                 # of each process
+    wall_s: float = 4.0            # hard deadline for everything
+    cpu_s: int = 2                 # of each process
     memory_bytes: int = 512 << 20  # address space of the answer's process
     file_bytes: int = 1 << 20      # no file can be created, this is the second fence
     num_files: int = 32

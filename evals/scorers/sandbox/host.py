@@ -8,6 +8,7 @@ examiner know. A fault of the sandbox itself is an outcome of its own and never 
 died is replaced.
 """
 
+import atexit
 import json
 import os
 import secrets
@@ -21,6 +22,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +75,15 @@ class Execution:
     total: int           # 0 when nothing was asked
     level: str           # one of LEVELS
     wall_ms: float
+    cpu_ms: float        # of the answer's process alone
     output: str          # the first bytes the answer printed
+
+
+def failed(outcome: Outcome, detail: str, *, level: str, wall_ms: float = 0.0) -> Execution:
+    """An execution of which nothing came."""
+    return Execution(
+        outcome=outcome, detail=detail, passed=0, total=0, level=level, wall_ms=wall_ms, cpu_ms=0.0, output=""
+    )
 
 
 class Sandbox:
@@ -97,22 +107,19 @@ class Sandbox:
             return self._ready_zygote().level
 
     def run(self, code: str, tests: dict[str, Any] | None, *, limits: Limits | None = None) -> Execution:
-        """Load `code` and put `tests` to it (None: only load it). Faults are returned, not raised."""
+        """Load `code` and put `tests` to it (None: only load it). Faults are returned; SandboxUnavailable is raised."""
         limits = limits or Limits()
+        started = time.monotonic()
         with self._turn:
-            zygote = self._ready_zygote()
-            started = time.monotonic()
             try:
-                return zygote.run(code, tests, limits)
+                return self._ready_zygote().run(code, tests, limits)
             except KilledByAnswer as error:
                 outcome, detail = Outcome.CRASH, str(error)
             except (OSError, BadFrame) as error:
                 outcome, detail = Outcome.SANDBOX_FAULT, f"{type(error).__name__}: {error}"
+            level = self._zygote.level if self._zygote is not None else ""
             self._drop_zygote()
-            return Execution(
-                outcome=outcome, detail=detail, passed=0, total=0, level=zygote.level,
-                wall_ms=1000 * (time.monotonic() - started), output="",
-            )
+        return failed(outcome, detail, level=level, wall_ms=1000 * (time.monotonic() - started))
 
     def close(self) -> None:
         """End the zygote and everything under it."""
@@ -138,17 +145,12 @@ class Sandbox:
         self._zygote = None
 
 
-_default: Sandbox | None = None
-_default_lock = threading.Lock()
-
-
-def default_sandbox() -> Sandbox:
-    """The sandbox of this process, made on first use; unconfined only where STROP_SANDBOX_ALLOW_NONE=1 says so."""
-    global _default
-    with _default_lock:
-        if _default is None:
-            _default = Sandbox(allow_none=os.environ.get("STROP_SANDBOX_ALLOW_NONE") == "1")
-        return _default
+@cache
+def default_sandbox(*, allow_none: bool = False) -> Sandbox:
+    """The sandbox of this process; its zygote starts with the first run and ends with the process."""
+    sandbox = Sandbox(allow_none=allow_none)
+    atexit.register(sandbox.close)
+    return sandbox
 
 
 def _best_zygote(wanted: str, *, allow_none: bool) -> "_Zygote":
@@ -238,7 +240,7 @@ def _execution(said: list[dict[str, Any]], report: dict[str, Any], *, level: str
     verdict = said[1] if len(said) == 2 else {}
     return Execution(
         outcome=outcome, detail=detail, passed=verdict.get("passed", 0), total=verdict.get("total", 0), level=level,
-        wall_ms=report["wall_ms"], output=report["output"],
+        wall_ms=report["wall_ms"], cpu_ms=report["cpu_ms"], output=report["output"],
     )
 
 

@@ -123,9 +123,10 @@ class Zygote:
         return {
             "timed_out": watched.timed_out,
             "output": watched.output.decode(errors="replace"),
-            "answer_status": ended.get(answer_pid),
-            "examiner_status": ended.get(examiner_pid),
+            "answer_status": ended[answer_pid].status,
+            "examiner_status": ended[examiner_pid].status,
             "wall_ms": 1000 * (time.monotonic() - started),
+            "cpu_ms": ended[answer_pid].cpu_ms,
         }
 
     def _fork(
@@ -189,13 +190,19 @@ class _Watched:
     output: bytes
 
 
-def _end(pids: tuple[int, int]) -> dict[int, int]:
-    """Kill both trees and reap every child, adopted ones included; the exit status of each (negative: signal).
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ended:
+    status: int      # negative: the signal it died of
+    cpu_ms: float
+
+
+def _end(pids: tuple[int, int]) -> dict[int, _Ended]:
+    """Kill both trees and reap every child, adopted ones included; how each ended.
 
     An examiner that is done may still be in exit, and an answer in its last words: the kill makes no difference to
     either, since the verdict is already with the host.
     """
-    statuses: dict[int, int] = {}
+    ended: dict[int, _Ended] = {}
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -203,11 +210,12 @@ def _end(pids: tuple[int, int]) -> dict[int, int]:
             os.kill(pid, signal.SIGKILL)
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
-            return statuses
+            return ended
         if pid:
-            statuses[pid] = os.waitstatus_to_exitcode(status)
+            cpu_ms = 1000 * (used.ru_utime + used.ru_stime)
+            ended[pid] = _Ended(status=os.waitstatus_to_exitcode(status), cpu_ms=cpu_ms)
             continue
         for child in _children():
             with contextlib.suppress(ProcessLookupError):

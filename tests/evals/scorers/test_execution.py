@@ -3,7 +3,7 @@ import pytest
 from evals.scorers.execution import Executability, Runner, UnitTests
 from evals.scorers.registry import SCORERS, scorer_named
 from evals.scorers.sandbox.confinement import Limits
-from evals.scorers.sandbox.host import Execution, Outcome
+from evals.scorers.sandbox.host import Outcome, SandboxUnavailable, failed
 from evals.scorers.scorer import ProblemSpec, Status
 
 PROBLEM = ProblemSpec(
@@ -14,16 +14,19 @@ PROBLEM = ProblemSpec(
 class FlakySandbox:
     """A sandbox that fails on its own a number of times before it works."""
 
-    def __init__(self, sandbox, *, num_faults):
-        self._sandbox, self._num_faults, self.num_runs = sandbox, num_faults, 0
+    def __init__(self, sandbox, *, num_faults, bad_end=failed(Outcome.SANDBOX_FAULT, "lost", level="")):
+        self._sandbox, self._num_faults, self.num_runs, self.bad_end = sandbox, num_faults, 0, bad_end
 
     def run(self, code, tests, *, limits):
         self.num_runs += 1
         if self.num_runs > self._num_faults:
             return self._sandbox.run(code, tests, limits=limits)
-        return Execution(
-            outcome=Outcome.SANDBOX_FAULT, detail="lost", passed=0, total=0, level="", wall_ms=0, output=""
-        )
+        return self.bad_end
+
+
+class MissingSandbox:
+    def run(self, code, tests, *, limits):
+        raise SandboxUnavailable("nothing here confines anything")
 
 
 @pytest.fixture
@@ -62,6 +65,24 @@ def test_a_lasting_fault_masks_the_score_and_is_never_a_zero(sandbox):
     flaky = FlakySandbox(sandbox, num_faults=2)
     score = UnitTests(Runner(flaky)).score(PROBLEM, " a + 2")
     assert (score.value, score.status, flaky.num_runs) == (None, Status.INFRA, 2)
+
+
+def test_a_timeout_for_want_of_cpu_time_is_tried_again(sandbox):
+    starved = FlakySandbox(sandbox, num_faults=1, bad_end=failed(Outcome.TIMEOUT, "late", level=""))
+    assert UnitTests(Runner(starved)).score(PROBLEM, " a + 2").value == 1.0
+
+
+def test_a_sleeping_answer_times_out_twice_and_is_a_zero(sandbox):
+    counting = FlakySandbox(sandbox, num_faults=0)
+    sleepy = ProblemSpec(id="x", prompt="import time\ntime.sleep(60)\n", tests=PROBLEM.tests)
+    score = UnitTests(Runner(counting, limits=Limits(wall_s=0.3))).score(sleepy, "")
+    assert (score.value, score.status, counting.num_runs) == (0.0, Status.SCORED, 2)
+
+
+def test_a_machine_that_cannot_confine_masks_every_score_and_says_why():
+    score = UnitTests(Runner(MissingSandbox())).score(PROBLEM, " a + 2")
+    assert (score.value, score.status) == (None, Status.INFRA)
+    assert "nothing here confines anything" in score.explanation
 
 
 def test_the_same_answer_is_run_once(sandbox):
