@@ -5,4 +5,5 @@ class StropConfig(AppConfig):
     name = "strop"
 
     def ready(self) -> None:
-        from strop import checks  # noqa: F401  system checks register themselves on import
+        # Importing is registering: the Celery app becomes the default one, system checks are known.
+        from strop import celery, checks  # noqa: F401

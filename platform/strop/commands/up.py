@@ -31,7 +31,7 @@ def command(host: str, port: int, production: bool, without: tuple[str, ...], qu
         from strop.local.up import up
         from strop.settings import HOME
 
-        up(HOME, host=host, port=port, is_production=production, without=without, is_quiet=quiet)
+        up(HOME, host=host, port=port, is_production=production, without=without, shown=() if quiet else None)
     except (AlreadyRunning, PortTaken, BinaryMissing, UnsafeFolder, BadSetting, RuntimeError, TimeoutError) as error:
         say(f"Error: {error}")
         sys.exit(1)

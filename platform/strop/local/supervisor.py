@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TextIO
@@ -46,18 +46,27 @@ class Life:
 
 
 class Supervisor:
-    def __init__(self, home: Home, *, url: str, lock_descriptor: int, terminal: TextIO | None = sys.stderr) -> None:
-        """`terminal`: where output is shown besides the log files; None shows nothing."""
+    def __init__(
+        self,
+        home: Home,
+        *,
+        url: str,
+        lock_descriptor: int,
+        terminal: TextIO = sys.stderr,
+        shown: Collection[str] | None = None,
+    ) -> None:
+        """`terminal`: where output goes besides the log files, of the programs named in `shown`; None means all."""
         self.home = home
         self.url = url
         self.backoff = Backoff()
         self.mark = os.urandom(8).hex()
         self._terminal = terminal
+        self._shown = shown
         self._lives: dict[str, Life] = {}
         self._selector = selectors.DefaultSelector()
         self._stop_asked_at: float | None = None  # monotonic seconds
         self._guard = Guard(mark=self.mark, keep_open=lock_descriptor)
-        self.log = Log("strop", folder=home.logs, terminal=terminal)
+        self.log = self._log("strop")
         self._started_wall = time.time()
         self._wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake, selectors.EVENT_READ, None)
@@ -66,7 +75,7 @@ class Supervisor:
             signal.signal(number, self._ask_stop)
 
     def start(self, what: Service) -> None:
-        life = self._lives[what.name] = Life(what, Log(what.name, folder=self.home.logs, terminal=self._terminal))
+        life = self._lives[what.name] = Life(what, self._log(what.name))
         self._launch(life)
 
     def wait_ready(self, name: str) -> None:
@@ -84,7 +93,7 @@ class Supervisor:
 
     def run_once(self, what: Service) -> bytes:
         """Run a program to its end beside the services; returns its standard output. Raises when it fails."""
-        log = Log(what.name, folder=self.home.logs, terminal=self._terminal)
+        log = self._log(what.name)
         process = service.start(what, output=subprocess.PIPE, errors=subprocess.PIPE)
         self._guard.watch(process.pid)
         output = bytearray()
@@ -123,6 +132,10 @@ class Supervisor:
             life.log.close()
         self.log.close()
         signal.set_wakeup_fd(-1)
+
+    def _log(self, name: str) -> Log:
+        is_shown = self._shown is None or name in self._shown
+        return Log(name, folder=self.home.logs, terminal=self._terminal if is_shown else None)
 
     def _stop_together(self, lives: Sequence[Life]) -> None:
         running = [life for life in lives if life.process is not None and life.process.poll() is None]

@@ -7,7 +7,7 @@ Standard output carries one line for scripts once the site answers:
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from strop.home import Home
 from strop.local import ports
@@ -18,6 +18,14 @@ from strop.local.processes import embedded_servers, product
 from strop.local.service import Service
 from strop.local.supervisor import StopAsked, Supervisor
 
+Program = Callable[[Supervisor, str, Mapping[str, str], Bootstrapped], None]
+
+
+def stay(supervisor: Supervisor, url: str, environment: Mapping[str, str], first: Bootstrapped) -> None:
+    """Print the ready line and keep everything running until SIGINT or SIGTERM."""
+    _announce(url, first)
+    supervisor.run()
+
 
 def up(
     home: Home,
@@ -25,17 +33,21 @@ def up(
     host: str = "127.0.0.1",
     port: int = 8000,
     is_production: bool = False,
-    without: Sequence[str] = (),
-    is_quiet: bool = False,
+    without: Collection[str] = (),
+    shown: Collection[str] | None = None,
+    extra: Mapping[str, str] | None = None,
+    program: Program = stay,
 ) -> None:
-    """Returns after an orderly stop. Raises AlreadyRunning, PortTaken, BinaryMissing, or RuntimeError."""
+    """Start everything, run `program` once all is ready, then stop everything.
+
+    `shown`: whose output the terminal gets (None: all). `extra`: added to the environment of every process. Raises
+    AlreadyRunning, PortTaken, BinaryMissing, UnsafeFolder, RuntimeError or TimeoutError.
+    """
     with locked(home) as lock_descriptor:
         port = ports.claim_port(host, port)
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        environment = _environment(home, host=host, port=port, url=url, is_production=is_production)
-        supervisor = Supervisor(
-            home, url=url, lock_descriptor=lock_descriptor, terminal=None if is_quiet else sys.stderr
-        )
+        environment = _environment(home, host=host, port=port, url=url, is_production=is_production) | dict(extra or {})
+        supervisor = Supervisor(home, url=url, lock_descriptor=lock_descriptor, shown=shown)
         try:
             for server in embedded_servers(home):
                 supervisor.start(server)
@@ -48,8 +60,7 @@ def up(
                 supervisor.start(what)
             for what in reversed(services):
                 supervisor.wait_ready(what.name)
-            _announce(url, first)
-            supervisor.run()
+            program(supervisor, url, environment, first)
         except StopAsked:
             supervisor.log.say("stopping")
         finally:
@@ -72,7 +83,7 @@ def _environment(home: Home, *, host: str, port: int, url: str, is_production: b
     return chosen | ({"STROP_PRODUCTION": "1"} if is_production else {})
 
 
-def _bootstrap(supervisor: Supervisor, environment: dict[str, str]) -> Bootstrapped:
+def _bootstrap(supervisor: Supervisor, environment: Mapping[str, str]) -> Bootstrapped:
     what = Service(
         name="setup", command=[sys.executable, "-m", "strop.local.bootstrap"], environment=environment, stop_s=5
     )
