@@ -71,8 +71,10 @@ class Failed:
 def in_order(wants: Iterable[Want]) -> list[Want]:
     """Each version once, the most urgent role first."""
     rank = {role: position for position, role in enumerate(ROLE_ORDER)}
-    ordered = sorted(wants, key=lambda want: (rank.get(want.role, len(rank)), want.version))
-    return list({want.version: want for want in reversed(ordered)}.values())[::-1]
+    most_urgent: dict[int, Want] = {}
+    for want in sorted(wants, key=lambda want: (rank.get(want.role, len(rank)), want.version)):
+        most_urgent.setdefault(want.version, want)
+    return list(most_urgent.values())
 
 
 def has_usable_delta(want: Want, held: Collection[int]) -> bool:

@@ -3,8 +3,10 @@
 Its tokenizer is byte-level BPE without merges, so every byte is a token, plus whatever longer pieces a test names.
 """
 
+import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rl_online.serving.detokenize import byte_alphabet
-from rl_online.weights.manifest import Manifest, write_manifest
+from rl_online.weights.manifest import FileRow, Manifest, read_manifest, write_manifest
 from rl_online.weights.publish import DeltaRef, publish_delta
 
 POLICY = "0199a3d1-0000-7000-8000-00000000abcd"
@@ -140,3 +142,12 @@ def flip_byte(path: Path, at: int = -100) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(bytes(data))
+
+
+def describe_with_extra(folder: Path, name: str) -> Manifest:
+    """Rewrites the folder's manifest as a publisher gone wrong would: with one more file, named as told."""
+    manifest = read_manifest(folder)
+    extra = FileRow(size=1, sha256=hashlib.sha256(b"x").hexdigest())
+    wrong = replace(manifest, files=manifest.files | {name: extra})
+    (folder / "MANIFEST.json").write_bytes(wrong.to_bytes())
+    return wrong
