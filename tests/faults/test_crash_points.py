@@ -32,8 +32,8 @@ project = all_projects()[0]
 folder = build_tiny_policy(Path(r"{root}") / "tiny", {words!r}, seed=1)
 problems = [
     ProblemSpec(
-        id=f"{{half}}-{{n}}", prompt=f"w{{n}} w{{n + 1}}", messages=None, slices={{"half": half, "family": f"f{{n % 4}}"}},
-        tests={{"entry": "f", "cases": [{{"args": [n], "kwargs": {{}}, "expected": n}}]}}, reference=None,
+        id=f"{{half}}-{{n}}", prompt=f"w{{n}} w{{n + 1}}", slices={{"half": half, "family": f"f{{n % 4}}"}},
+        tests={{"entry": "f", "cases": [{{"args": [n], "kwargs": {{}}, "expected": n}}]}},
     )
     for half in ("seen", "unseen") for n in range(30)
 ]
@@ -111,6 +111,9 @@ def items() -> list[dict[str, Any]]:
 ITEMS = items()
 
 
+OURS = "({0} LIKE 'turn-%' OR {0} LIKE 'signal-%')"  # the gate's own turns come through the gateway and are not items
+
+
 def send(strop: LiveStrop, key: str, batch: Sequence[dict[str, Any]]) -> None:
     """Send until acknowledged, as a client does: the same ids again after any failure."""
 
@@ -137,9 +140,16 @@ def run_loop(strop: LiveStrop, key: str) -> dict[str, list[tuple[Any, ...]]]:
         240,
     )
     return {
-        "items": strop.rows("SELECT item_id, kind, outcome FROM feedback_ledgeritem ORDER BY 1"),
-        "turns": strop.rows("SELECT turn_id, outcome, policy, version FROM feedback_turn ORDER BY 1"),
-        "payloads": strop.rows("SELECT turn_id, completion, completion_token_ids FROM feedback_turnpayload ORDER BY 1"),
+        "items": strop.rows(
+            f"SELECT item_id, kind, outcome FROM feedback_ledgeritem WHERE {OURS.format('item_id')} ORDER BY 1"
+        ),
+        "turns": strop.rows(
+            f"SELECT turn_id, outcome, policy, version FROM feedback_turn WHERE {OURS.format('turn_id')} ORDER BY 1"
+        ),
+        "payloads": strop.rows(
+            "SELECT turn_id, completion, completion_token_ids FROM feedback_turnpayload "
+            f"WHERE {OURS.format('turn_id')} ORDER BY 1"
+        ),
         "signals": strop.rows(
             "SELECT s.signal_id, s.kind, t.turn_id FROM feedback_usersignal s JOIN feedback_turn t ON t.id = s.turn_id "
             "ORDER BY 1"
@@ -148,7 +158,6 @@ def run_loop(strop: LiveStrop, key: str) -> dict[str, list[tuple[Any, ...]]]:
             "SELECT t.turn_id, l.outcome, l.value, l.reason FROM feedback_label l "
             "JOIN feedback_turn t ON t.id = l.turn_id ORDER BY 1, 2"
         ),
-        "accepted": strop.rows("SELECT sum(count) FROM feedback_outcomecount WHERE outcome = 'accepted'"),
         "batches": strop.rows("SELECT digest, num_samples, num_tokens, reward_mean FROM rl_online_rewardbatch"),
         "samples": strop.rows("SELECT turn_ref, reward, baseline, slice FROM rl_online_batchsample ORDER BY 1"),
         "updates": strop.rows("SELECT version, state, seed, config_digest, error FROM rl_online_updaterun"),
@@ -181,7 +190,6 @@ def uninterrupted(start, template) -> dict[str, list[tuple[Any, ...]]]:
 def test_an_uninterrupted_loop_stores_every_item_once_and_promotes(uninterrupted):
     assert [row[0] for row in uninterrupted["items"]] == sorted(item["id"] for item in ITEMS)
     assert len(uninterrupted["payloads"]) == NUM_TURNS
-    assert uninterrupted["accepted"] == [(len(ITEMS),)]
     assert uninterrupted["updates"][0][1] == "promoted", uninterrupted["updates"]
     assert uninterrupted["serving"] == [(2,)]
     assert uninterrupted["stuck jobs"] == []
