@@ -45,6 +45,7 @@ class LearningPlan(TenantModel):
     gate_limits = models.JSONField(default=dict)  # overrides of gate.Limits' defaults
     gate_benchmark = models.CharField(max_length=120, null=True)  # <benchmark>@<version>; None: nothing to prove on
     gate_sampling = models.JSONField(default=dict)  # e.g. {"max_tokens": 20, "stop": ["\n"]}; greedy unless said
+    judged_pairs = models.PositiveIntegerField(default=10)  # answers a judge compares after a decision; 0: none
     updated_at = models.DateTimeField(auto_now=True)
 
     def __str__(self) -> str:

@@ -38,6 +38,7 @@ PLAN_FIELDS = {
     "gate_limits",
     "gate_benchmark",
     "gate_sampling",
+    "judged_pairs",
 }
 GATE_SAMPLING = {"temperature": 0, "max_tokens": 256}  # greedy: the gate compares the likeliest answers
 

@@ -147,7 +147,7 @@ def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
         enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=key)
         return report
     _end_proof(run, kind)
-    if decision.findings:
+    if decision.findings and LearningPlan.objects.get(policy=run.policy).judged_pairs:
         payload = {"report": report.id, "policy": str(run.policy_id)}
         enqueue(JUDGE_JOB, project_id=run.project_id, payload=payload, key=str(report.id))
     return report

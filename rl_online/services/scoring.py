@@ -9,11 +9,12 @@ from uuid import UUID
 
 from evals.services.turns import score_turn
 from feedback.models import Turn
+from feedback.services.triage import triage_turns
 from jobs import crash
 from jobs.services import ClaimedJob, enqueue
 from registry.errors import InvalidInput, NotFound
 from registry.tenancy import tenant
-from rl_online.services.collecting import LIVE_SOURCES, payloads_of
+from rl_online.services.collecting import LIVE_SOURCES, payloads_of, scores_of
 
 log = logging.getLogger(__name__)
 
@@ -49,3 +50,6 @@ def score_job(job: ClaimedJob) -> None:
             log.info("turn %s is not scored: %s", turn.turn_id, error.message)
         job.renew()
     crash.point("task.rl_online.score_turn.mid")
+    with job.effect(), tenant(project_id):
+        turns = list(Turn.objects.filter(turn_id__in=job.payload["turns"]).order_by("pk"))
+        triage_turns(project_id, turns, scores=scores_of([turn.turn_id for turn in turns]))
