@@ -69,7 +69,8 @@ class Home:
         """A random secret of 256 bits, made once and kept in a file only its owner may read."""
         file = self.root / "secrets" / name
         if not file.exists():
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)  # turns and logs are nobody else's to read
+            file.parent.mkdir(mode=0o700, exist_ok=True)
             try:
                 descriptor = os.open(file.with_suffix(".new"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
