@@ -20,7 +20,7 @@ PROBE_LENGTH = 4
 class TokenRows:
     """Right-padded sequences and which of their tokens to score.
 
-    Example: rows [5, 6, 7] with mask [0, 1, 1] and [8, 9] with mask [0, 1]
+    Example: rows [5, 6, 7] scored at [1, 2] and [8, 9] scored at [1]
         ids_BT = [[5, 6, 7], [8, 9, 0]]   row_K = [0, 0, 1]   position_K = [1, 2, 1]
     """
 
@@ -32,25 +32,22 @@ class TokenRows:
 
 def pad_rows(
     token_ids: Sequence[Sequence[int]],
-    masks: Sequence[Sequence[int]],
+    positions: Sequence[Sequence[int]],
     temperatures: Sequence[float],
     *,
     device: torch.device | str = "cpu",
 ) -> TokenRows:
-    """Lay sequences side by side. The very first token of a sequence has nothing before it and is never scored."""
+    """Lay sequences side by side; `positions` are those to score in each, never 0: nothing comes before it."""
     ids_BT = torch.zeros(len(token_ids), max(map(len, token_ids)), dtype=torch.int64)
-    rows, positions = [], []
-    for row, (ids, mask) in enumerate(zip(token_ids, masks, strict=True)):
+    for row, ids in enumerate(token_ids):
         ids_BT[row, : len(ids)] = torch.tensor(ids)
-        chosen = [position for position, is_scored in enumerate(mask) if is_scored and position > 0]
-        rows += [row] * len(chosen)
-        positions += chosen
-    row_K = torch.tensor(rows, dtype=torch.int64)
+    row_K = torch.repeat_interleave(torch.tensor([len(chosen) for chosen in positions]))
+    position_K = torch.tensor([position for chosen in positions for position in chosen], dtype=torch.int64)
     temperature_B = torch.tensor(temperatures, dtype=torch.float32)
     return TokenRows(
         ids_BT=ids_BT.to(device),
         row_K=row_K.to(device),
-        position_K=torch.tensor(positions, dtype=torch.int64).to(device),
+        position_K=position_K.to(device),
         temperature_K=temperature_B[row_K].to(device),
     )
 
@@ -61,13 +58,14 @@ def selected_logprobs(model: PreTrainedModel, rows: TokenRows, *, is_split: bool
     `is_split` comes from `can_split`. No attention mask is needed: padding is on the right, and a causal model's token
     never sees what comes after it.
     """
-    before_K = rows.position_K - 1
+    flat_K = rows.row_K * rows.ids_BT.shape[1] + rows.position_K
     if is_split:
         hidden_BTH = model.get_decoder()(input_ids=rows.ids_BT, use_cache=False).last_hidden_state
-        logits_KV = model.get_output_embeddings()(hidden_BTH[rows.row_K, before_K])
+        logits_KV = model.get_output_embeddings()(hidden_BTH.flatten(0, 1).index_select(0, flat_K - 1))
     else:
-        logits_KV = model(input_ids=rows.ids_BT, use_cache=False).logits[rows.row_K, before_K]
-    targets_K = rows.ids_BT[rows.row_K, rows.position_K]
+        logits_BTV = model(input_ids=rows.ids_BT, use_cache=False).logits
+        logits_KV = logits_BTV.flatten(0, 1).index_select(0, flat_K - 1)
+    targets_K = rows.ids_BT.flatten()[flat_K]
     scaled_KV = logits_KV.float() / rows.temperature_K.unsqueeze(-1)
     return -torch.nn.functional.cross_entropy(scaled_KV, targets_K, reduction="none")
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,10 +55,12 @@ def delta_name(version: int, base_version: int) -> str:
     return f"{version:06d}-from-{base_version:06d}.{CODEC}"
 
 
-def publish_delta(parent_folder: Path, child_folder: Path, deltas_root: Path) -> DeltaRef:
+def publish_delta(
+    parent_folder: Path, child_folder: Path, deltas_root: Path, *, crash: Callable[[], None] = lambda: None
+) -> DeltaRef:
     """Write the delta from parent to child under `deltas_root`, unless a whole one is there already.
 
-    Both folders must verify; raises CorruptCheckpoint when one does not.
+    Both folders must verify; raises CorruptCheckpoint when one does not. `crash` is called between object and manifest.
     """
     parent, child = verify_folder(parent_folder), verify_folder(child_folder)
     path = deltas_root / delta_name(child.version, parent.version)
@@ -74,6 +76,7 @@ def publish_delta(parent_folder: Path, child_folder: Path, deltas_root: Path) ->
         extra=_other_files(parent, child, child_folder),
     )
     write_file(path, delta)
+    crash()
     facts = {
         "format": FORMAT,
         "codec": CODEC,

@@ -134,3 +134,19 @@ def test_columns_are_as_wide_as_needed_and_numbers_stand_right():
     rows = [{"key": "a", "turns": 5, "share": 0.36789}, {"key": "long", "turns": 1200, "share": None}]
     assert base.table(rows) == "key   turns  share\na         5  0.368\nlong   1200      -"
     assert base.table([]) == "nothing yet"
+
+
+def test_real_users_of_four_models_are_imported_once_and_reported(project, data):
+    folder = data("realhumaneval")
+    first = strop_json("import", "realhumaneval", str(folder))
+    assert first["turns"] == 1055
+    assert strop_json("import", "realhumaneval", str(folder))["outcomes"] == {
+        "duplicate": sum(first["outcomes"].values())
+    }
+    groups = strop_json("report", "accept-share", "--by", "model", "--source", "import")["groups"]
+    assert {row["key"]: (row["accepted"], row["turns"]) for row in groups} == {
+        "GPT-3.5 (chat)": (112, 305),
+        "GPT-4o (chat)": (105, 280),
+        "CodeLlama34b (chat)": (64, 227),
+        "CodeLlama7b (chat)": (81, 243),
+    }

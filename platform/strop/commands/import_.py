@@ -31,7 +31,7 @@ def realhumaneval(folder: Path, project: str | None, as_json: bool) -> None:
 
     with inside_project(project) as found:
         pass
-    with progress("items") as advance:
+    with progress("turns") as advance:
         report = asdict(import_realhumaneval(found.id, folder, on_progress=advance))
     if as_json:
         return print_json(report)

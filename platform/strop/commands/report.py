@@ -1,8 +1,12 @@
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from strop.commands.base import inside_project, json_option, needs_running, print_json, project_option, table
+
+if TYPE_CHECKING:
+    from feedback.selectors import By
 
 
 @click.group("report", epilog="Example: strop report accept-share --by checkpoint")
@@ -22,7 +26,7 @@ def command() -> None:
 @project_option
 @json_option
 @needs_running
-def accept_share(by: str, source: str | None, project: str | None, as_json: bool) -> None:
+def accept_share(by: "By", source: str | None, project: str | None, as_json: bool) -> None:
     """Share of settled, shown turns that users accepted, with a 95 % interval and n.
 
     \b

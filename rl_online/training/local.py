@@ -1,0 +1,120 @@
+"""The trainer in this process: one network on one device, fp32 master weights, AdamW.
+
+Not here: which loss (objective), how many steps and in what order (apply), and files' durability (update).
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rl_online.policy.load import choose_device, load_policy
+from rl_online.policy.logprobs import can_split
+from rl_online.policy.sampling import sample_tokens
+from rl_online.rewards.update_config import UpdateConfig
+from rl_online.training.objective import Objective
+from rl_online.training.optimizer import MasterAdamW
+from rl_online.training.samples import TrainingSample
+from rl_online.training.scoring import by_sample, passes, score_samples
+from rl_online.training.state import TrainerState, read_state, write_state
+from rl_online.training.trainer import ForwardBackward, Sampled, StepReport
+from rl_online.weights.manifest import MANIFEST
+from rl_online.weights.tensors import Tensor as RawTensor
+from rl_online.weights.tensors import parse_header, read_tensor_file, weight_files, write_tensor_file
+
+SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+
+class LocalTrainer:
+    """Implements Trainer. Deterministic on one CPU with one thread count: equal calls give equal bits."""
+
+    def __init__(
+        self, folder: Path, *, config: UpdateConfig, device: str, seed: int, state: Path | None = None
+    ) -> None:
+        """Load the weights in `folder`, and the optimizer where the folder `state` left it (None: a fresh one)."""
+        self.folder = folder
+        self.device = choose_device(device)
+        self.model: PreTrainedModel = load_policy(folder, device=self.device)
+        self.is_split = can_split(self.model)
+        self.max_tokens = config.micro_batch_tokens
+        self.optimizer = MasterAdamW(self.model.named_parameters(), config)
+        self.generator = torch.Generator().manual_seed(seed)
+        if state is not None:
+            found = read_state(state)
+            self.optimizer.load(state, found.optimizer_step)
+            self.generator.set_state(torch.tensor(list(bytes.fromhex(found.generator)), dtype=torch.uint8))
+
+    @property
+    def optimizer_step(self) -> int:
+        return self.optimizer.step_count
+
+    def forward_backward(self, samples: Sequence[TrainingSample], objective: Objective) -> ForwardBackward:
+        losses: dict[str, float] = {}
+        logprobs: list[list[float]] = [[] for _ in samples]
+        for group, logp_K in passes(self.model, samples, is_split=self.is_split, max_tokens=self.max_tokens):
+            members = [samples[index] for index in group]
+            terms = objective.terms(logp_K, members)
+            torch.stack(list(terms.values())).sum().backward()
+            for name, term in terms.items():
+                losses[name] = losses.get(name, 0.0) + float(term.detach())
+            for index, values in zip(group, by_sample(logp_K, members), strict=True):
+                logprobs[index] = values
+        return ForwardBackward(losses=losses, logprobs=logprobs)
+
+    def optim_step(self, *, discard: bool = False) -> StepReport:
+        is_applied, grad_norm = self.optimizer.step(discard=discard)
+        return StepReport(is_applied=is_applied, grad_norm=grad_norm)
+
+    def logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        return score_samples(self.model, samples, is_split=self.is_split, max_tokens=self.max_tokens)
+
+    def sample(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float) -> list[Sampled]:
+        drawn = [
+            sample_tokens(
+                self.model, prompt, max_new_tokens=max_new_tokens, temperature=temperature, generator=self.generator
+            )
+            for prompt in prompts
+        ]
+        return [Sampled(token_ids=one.token_ids, logprobs=one.logprobs) for one in drawn]
+
+    def save_weights(self, folder: Path) -> None:
+        """The parent's folder with this network's weights: same files, same tensor names, same layout."""
+        for path in sorted(self.folder.rglob("*")):
+            target = folder / path.relative_to(self.folder)
+            if path.is_file() and path.name != MANIFEST and path.suffix != ".safetensors":
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+        weights = {name: _raw(tensor) for name, tensor in self.model.state_dict().items()}
+        for path in weight_files(self.folder):
+            header = read_tensor_file(path).header
+            layout = parse_header(header)
+            if any(
+                name not in weights or (weights[name].dtype, weights[name].shape) != (spec.dtype, spec.shape)
+                for name, spec in layout.items()
+            ):
+                self._save_as_transformers_would(folder)
+                return
+            write_tensor_file(folder / path.name, header, weights)
+
+    def save_state(self, folder: Path) -> None:
+        self.optimizer.save(folder)
+        generator = bytes(self.generator.get_state().tolist()).hex()
+        write_state(folder, TrainerState(optimizer_step=self.optimizer_step, generator=generator))
+
+    def _save_as_transformers_would(self, folder: Path) -> None:
+        """For architectures whose files name or fuse tensors otherwise than the network does."""
+        for path in folder.glob("*.safetensors"):
+            path.unlink()
+        self.model.save_pretrained(folder)
+
+
+def _raw(tensor: Tensor) -> RawTensor:
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return RawTensor(
+        dtype=SAFETENSORS_NAMES.get(tensor.dtype, str(tensor.dtype)),
+        shape=tuple(tensor.shape),
+        data=flat.view(torch.uint8).numpy(),
+    )

@@ -1,0 +1,181 @@
+"""One update from parent checkpoint and sealed batch to a new checkpoint folder and its delta.
+
+The effects around `apply_update`: load, train, make the optimizer state durable, then the checkpoint, publish.
+Killed at any point, the same request starts over and ends with the same bits; what is already whole is reused.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rl_online.rewards.batch import read_batch
+from rl_online.rewards.durable import clear_drafts, new_folder
+from rl_online.rewards.update_config import UpdateConfig
+from rl_online.training.apply import Hooks, Progress, UpdateCancelled, UpdateFailed, apply_update
+from rl_online.training.local import LocalTrainer
+from rl_online.training.samples import Stream, TrainingSample, select_samples
+from rl_online.training.scoring import Scorer, frozen_scorer
+from rl_online.training.state import state_folder, verify_state, write_state_manifest
+from rl_online.weights.errors import CorruptCheckpoint
+from rl_online.weights.manifest import Manifest, read_manifest, verify_folder, write_manifest
+from rl_online.weights.publish import DeltaRef, publish_delta
+
+__all__ = ["Progress", "UpdateCancelled", "UpdateFailed", "UpdateRequest", "UpdateResult", "run_update"]
+
+METRICS = "metrics.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdateRequest:
+    """Everything an update depends on; equal requests make equal weights."""
+
+    parent_folder: Path
+    batch_folder: Path
+    base_folder: Path | None  # frozen reference for KL and KTO; None: KTO takes the parent, and there is no KL
+    out_folder: Path  # of the new checkpoint; its optimizer state goes to train/ beside it
+    deltas_root: Path
+    policy: str
+    version: int
+    parent_version: int
+    seed: int
+    device: str  # auto, cpu or cuda
+    config: UpdateConfig
+    reward_spec: str
+    code_version: str
+    lineage: tuple[int, ...] = field(default=())
+    # versions from the oldest to the parent, for lag; empty: every version up to the parent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdateResult:
+    """A finished update."""
+
+    tree_digest: str
+    optimizer_step: int  # steps applied along the lineage
+    folder: Path
+    num_bytes: int  # of the checkpoint folder's files
+    delta: DeltaRef
+    metrics: dict[str, float]
+
+
+def run_update(
+    request: UpdateRequest,
+    *,
+    on_progress: Callable[[Progress], None],
+    is_cancelled: Callable[[], bool],
+    crash: Callable[[str], None],
+) -> UpdateResult:
+    """Train, save and publish; or find that this was done already.
+
+    Raises UpdateFailed, UpdateCancelled, CorruptBatch, CorruptCheckpoint. None of them leaves a checkpoint folder.
+    """
+    hooks = Hooks(on_progress=on_progress, is_cancelled=is_cancelled, crash=crash)
+    parent = verify_folder(request.parent_folder)
+    if not request.out_folder.exists():
+        _train(request, parent, hooks)
+    manifest = _verify_ours(request, parent)
+    metrics = json.loads((state_folder(request.out_folder) / METRICS).read_text("utf-8"))
+    delta = publish_delta(
+        request.parent_folder, request.out_folder, request.deltas_root, crash=lambda: crash("update.mid_publish")
+    )
+    crash("update.after_publish")
+    return UpdateResult(
+        tree_digest=manifest.tree_digest,
+        optimizer_step=manifest.optimizer_step,
+        folder=request.out_folder,
+        num_bytes=sum(row.size for row in manifest.files.values()),
+        delta=delta,
+        metrics=metrics,
+    )
+
+
+def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> None:
+    batch = read_batch(request.batch_folder)
+    parent_state = state_folder(request.parent_folder)
+    if parent_state.exists():
+        verify_state(parent_state, tree_digest=parent.tree_digest)
+    lineage = request.lineage or tuple(range(request.parent_version + 1))
+    base = _score_with_base(request, select_samples(batch, request.config, lineage).samples)
+    trainer = LocalTrainer(
+        request.parent_folder,
+        config=request.config,
+        device=request.device,
+        seed=request.seed,
+        state=parent_state if parent_state.exists() else None,
+    )
+    hooks.crash("update.before_train")
+    applied = apply_update(trainer, batch, request.config, lineage=lineage, seed=request.seed, base=base, hooks=hooks)
+    _save(request, parent, trainer, batch.digest, applied.metrics, hooks)
+
+
+def _save(
+    request: UpdateRequest,
+    parent: Manifest,
+    trainer: LocalTrainer,
+    batch_digest: str,
+    metrics: Mapping[str, float],
+    hooks: Hooks,
+) -> None:
+    """State first, checkpoint second: a checkpoint that exists always has the state to go on from."""
+    clear_drafts(request.out_folder)
+    state = state_folder(request.out_folder)
+    clear_drafts(state)
+    with new_folder(request.out_folder) as draft:
+        trainer.save_weights(draft)
+        hooks.crash("update.mid_save")
+        manifest = write_manifest(
+            draft,
+            policy=request.policy,
+            version=request.version,
+            parent=request.parent_version,
+            parent_tree_digest=parent.tree_digest,
+            optimizer_step=trainer.optimizer_step,
+            batches=[batch_digest],
+            reward_spec=request.reward_spec,
+            config_digest=request.config.digest,
+            code_version=request.code_version,
+        )
+        if state.exists():  # left by a run that was killed before its checkpoint appeared
+            shutil.rmtree(state)
+        with new_folder(state) as state_draft:
+            trainer.save_state(state_draft)
+            (state_draft / METRICS).write_text(json.dumps(dict(metrics)), "utf-8")
+            write_state_manifest(state_draft, tree_digest=manifest.tree_digest, facts=_identity(request, parent))
+        hooks.crash("update.before_rename")
+    hooks.crash("update.after_rename")
+
+
+def _verify_ours(request: UpdateRequest, parent: Manifest) -> Manifest:
+    """The manifest of the finished checkpoint. Raises CorruptCheckpoint when the folder is another request's."""
+    manifest = verify_folder(request.out_folder)
+    state = verify_state(state_folder(request.out_folder), tree_digest=manifest.tree_digest)
+    for name, value in _identity(request, parent).items():
+        if state.get(name) != value:
+            raise CorruptCheckpoint(f"{request.out_folder} was made by another update: its {name} differs")
+    return manifest
+
+
+def _identity(request: UpdateRequest, parent: Manifest) -> dict[str, Any]:
+    """What decides the weights, apart from code and machine."""
+    return {
+        "policy": request.policy,
+        "version": request.version,
+        "parent_tree_digest": parent.tree_digest,
+        "batch": request.batch_folder.name,
+        "config_digest": request.config.digest,
+        "base": request.base_folder and read_manifest(request.base_folder).tree_digest,
+        "lineage": list(request.lineage),
+        "seed": request.seed,
+    }
+
+
+def _score_with_base(request: UpdateRequest, samples: Sequence[TrainingSample]) -> Scorer | None:
+    """A scorer under the base when something needs it; None leaves the parent as the reference."""
+    needs_base = request.config.base_kl > 0 or any(sample.stream is Stream.KTO for sample in samples)
+    if request.base_folder is None or not needs_base:
+        return None
+    verify_folder(request.base_folder)
+    return frozen_scorer(request.base_folder, device=request.device, max_tokens=request.config.micro_batch_tokens)

@@ -1,0 +1,261 @@
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from rl_online.policy.load import load_policy
+from rl_online.training.update import UpdateCancelled, UpdateFailed
+from rl_online.weights.errors import CorruptCheckpoint
+from rl_online.weights.manifest import read_manifest, verify_folder
+from rl_online.weights.publish import parse_delta_manifest, rebuild_folder
+from tests.rl_online.training.tiny_update import (
+    CONFIG,
+    following,
+    make_request,
+    make_sample,
+    make_samples,
+    run,
+    state_bytes,
+)
+
+POINTS = [
+    "update.before_train",
+    "update.after_backward",
+    "update.after_optimizer",
+    "update.mid_save",
+    "update.before_rename",
+    "update.after_rename",
+    "update.mid_publish",
+    "update.after_publish",
+]
+KILLED = """
+import os, pickle, sys
+sys.path.insert(0, os.getcwd())
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from tests.rl_online.training.tiny_update import make_request, run
+
+def crash(name):
+    if name == sys.argv[2]:
+        Path(sys.argv[1], "reached").write_text(name)
+        os._exit(137)
+
+run(make_request(Path(sys.argv[1])), crash=crash)
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def test_an_update_makes_a_checkpoint_that_loads_and_names_its_parent_and_batch(tmp_path):
+    request = make_request(tmp_path)
+    result = run(request)
+    manifest = verify_folder(request.out_folder)
+    assert (manifest.version, manifest.parent, manifest.batches) == (2, 1, [request.batch_folder.name])
+    assert (result.optimizer_step, manifest.optimizer_step, result.tree_digest) == (3, 3, manifest.tree_digest)
+    assert result.tree_digest != read_manifest(request.parent_folder).tree_digest
+    assert load_policy(request.out_folder).dtype is torch.bfloat16
+
+
+def test_the_delta_turns_the_parent_into_the_checkpoint(tmp_path):
+    request = make_request(tmp_path)
+    delta = run(request).delta
+    manifest = parse_delta_manifest(delta.manifest_path.read_bytes())
+    rebuilt = rebuild_folder(request.parent_folder, delta.path.read_bytes(), manifest, tmp_path / "received")
+    assert rebuilt == read_manifest(request.out_folder)
+
+
+def test_equal_requests_give_equal_bits_and_another_seed_does_not(tmp_path):
+    requests = [make_request(tmp_path / name, seed=seed) for name, seed in (("a", 7), ("b", 7), ("c", 8))]
+    one, two, other = (run(request).tree_digest for request in requests)
+    assert one == two != other
+    assert state_bytes(requests[0]) == state_bytes(requests[1])
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_any_point_the_same_request_ends_with_the_same_bits(tmp_path, point):
+    straight = make_request(tmp_path / "straight")
+    expected = run(straight).tree_digest
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "killed"), point], env=environment)
+    assert killed.returncode == 137
+    assert (tmp_path / "killed" / "reached").read_text() == point
+    again = make_request(tmp_path / "killed")
+    result = run(again)
+    assert result.tree_digest == expected
+    assert state_bytes(again) == state_bytes(straight)
+    leftovers = [path for path in (tmp_path / "killed").rglob("*.tmp")]
+    assert leftovers == []
+
+
+def test_a_finished_update_is_found_not_trained_again(tmp_path):
+    request = make_request(tmp_path)
+    first = run(request)
+    reached = []
+    assert run(request, crash=reached.append) == first
+    assert "update.before_train" not in reached
+
+
+def test_another_requests_folder_is_not_taken_for_ours(tmp_path):
+    request = make_request(tmp_path)
+    run(request)
+    with pytest.raises(CorruptCheckpoint, match="seed differs"):
+        run(replace(request, seed=8))
+
+
+def test_the_optimizer_follows_the_parent(tmp_path):
+    first = make_request(tmp_path)
+    run(first)
+    second = following(first, make_samples(seed=1))
+    assert run(second).optimizer_step == 6
+
+
+def test_without_the_parents_state_the_second_update_differs(tmp_path):
+    digests = []
+    for name, keeps_state in (("a", True), ("b", False)):
+        first = make_request(tmp_path / name)
+        run(first)
+        state = first.out_folder.parent / "train" / first.out_folder.name
+        if not keeps_state:
+            state.rename(tmp_path / "gone")
+        digests.append(run(following(first, make_samples(seed=1))).tree_digest)
+    assert digests[0] != digests[1]
+
+
+def test_a_state_that_belongs_to_other_weights_is_refused(tmp_path):
+    first = make_request(tmp_path)
+    run(first)
+    state = first.out_folder.parent / "train" / first.out_folder.name
+    second = following(first, make_samples(seed=1))
+    run(second)
+    other = state.with_name(second.out_folder.name)
+    for path in state.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(CorruptCheckpoint, match="other weights"):
+        run(following(second, make_samples(seed=2)))
+
+
+def test_a_damaged_parent_is_not_trained_from(tmp_path):
+    request = make_request(tmp_path)
+    (request.parent_folder / "config.json").write_text("{}")
+    with pytest.raises(CorruptCheckpoint):
+        run(request)
+    assert not request.out_folder.exists()
+
+
+def test_cancelling_leaves_nothing_behind(tmp_path):
+    request = make_request(tmp_path)
+    with pytest.raises(UpdateCancelled):
+        run(request, is_cancelled=lambda: True)
+    assert sorted(path.name for path in request.out_folder.parent.iterdir()) == ["v000001"]
+
+
+def test_progress_tells_every_step_with_its_numbers(tmp_path):
+    seen = []
+    run(make_request(tmp_path), on_progress=seen.append)
+    assert [(one.step, one.num_steps) for one in seen] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert {"loss", "loss_rl", "reward", "kl", "ratio_mean", "ratio_max", "clipped_share", "ess_share"} <= set(
+        seen[1].metrics
+    )
+    assert seen[-1].seconds_left == 0 and seen[-1].tokens_per_s > 0
+
+
+def test_three_steps_without_a_finite_gradient_fail_the_update(tmp_path):
+    poisoned = make_samples(reward=3e38, baseline=-3e38)
+    with pytest.raises(UpdateFailed, match="3 steps in a row"):
+        run(make_request(tmp_path, poisoned))
+
+
+def test_one_step_without_a_finite_gradient_is_skipped_and_counted(tmp_path):
+    samples = [*make_samples(23), make_sample(__import__("random").Random(5), reward=3e38, baseline=-3e38)]
+    result = run(make_request(tmp_path, samples))
+    assert (result.metrics["skipped_not_finite"], result.optimizer_step) == (1, 2)
+
+
+def test_a_minibatch_far_from_its_sampler_is_skipped_and_counted(tmp_path):
+    samples = make_samples()
+    wild = [replace(one, behaviour_logprobs=[p * (9 if i % 2 else 1) for i, p in enumerate(one.behaviour_logprobs)])
+            for one in samples]  # fmt: skip
+    result = run(make_request(tmp_path, wild))
+    assert (result.metrics["skipped_low_ess"], result.optimizer_step) == (3, 0)
+
+
+def test_a_batch_with_nothing_to_learn_from_fails_with_the_reasons(tmp_path):
+    stale = make_samples(versions=None, behaviour_logprobs=None, reward=0.0)  # no verdict, no log-probabilities
+    stale = [replace(one, versions=[-1] * len(one.token_ids)) for one in stale] if stale else []
+    with pytest.raises(UpdateFailed, match="no_verdict"):
+        run(make_request(tmp_path, stale))
+
+
+def test_kto_needs_no_log_probabilities_and_moves_good_up_and_bad_down(tmp_path):
+    samples = make_samples(behaviour_logprobs=None)
+    samples = [replace(one, row={"turn": "t", "kind": "kto"}, reward=one.reward) for one in samples]
+    request = make_request(tmp_path, samples, config=replace(CONFIG, epochs=8))
+    result = run(request)
+    assert result.metrics["num_samples_kto"] == 24
+    assert gain(request, samples, is_good=True) > 0 > gain(request, samples, is_good=False)
+
+
+def test_reinforce_moves_good_up_and_bad_down(tmp_path):
+    samples = make_samples(48)
+    request = make_request(tmp_path, samples, config=replace(CONFIG, epochs=4))
+    run(request)
+    assert gain(request, samples, is_good=True) > 0 > gain(request, samples, is_good=False)
+
+
+def gain(request, samples, *, is_good):
+    """Mean change of a completion's log-probability from parent to child."""
+    chosen = [one for one in samples if (one.reward > 0) == is_good]
+    before, after = (total_logprob(folder, chosen) for folder in (request.parent_folder, request.out_folder))
+    return (after - before) / len(chosen)
+
+
+def total_logprob(folder, samples):
+    model = load_policy(folder, dtype=torch.float32)
+    total = 0.0
+    for one in samples:
+        with torch.no_grad():
+            logp = model(input_ids=torch.tensor([one.token_ids])).logits[0, :-1].log_softmax(-1)
+        total += sum(logp[place - 1, one.token_ids[place]].item() for place, m in enumerate(one.mask) if m)
+    return total
+
+
+@pytest.mark.parametrize("estimator", ["k2", "ratio_k3"])
+def test_the_kl_to_the_base_is_a_term_of_its_own_and_zero_at_the_start(tmp_path, estimator):
+    config = replace(CONFIG, base_kl=0.5, base_kl_estimator=estimator, minibatch_size=24)
+    request = make_request(tmp_path, config=config)
+    seen = []
+    run(replace(request, base_folder=request.parent_folder), on_progress=seen.append)
+    assert seen[1].metrics["loss_base_kl"] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_other_dtypes_train_and_keep_theirs(tmp_path, dtype):
+    request = make_request(tmp_path, dtype=dtype)
+    second = following(request, make_samples(seed=1))
+    run(request)
+    assert run(second).optimizer_step == 6
+    assert load_policy(second.out_folder).dtype is dtype
+
+
+def test_metrics_count_what_was_dropped_and_why(tmp_path):
+    samples = make_samples(22)
+    samples.append(replace(samples[0], mask=[0] * len(samples[0].token_ids)))
+    samples.append(replace(samples[1], versions=[9] * len(samples[1].token_ids)))
+    metrics = run(make_request(tmp_path, samples)).metrics
+    assert (metrics["num_samples_rl"], metrics["dropped_nothing_trained"], metrics["dropped_off_lineage"]) == (22, 1, 1)
+
+
+def test_the_metrics_of_a_finished_update_are_plain_json(tmp_path):
+    request = make_request(tmp_path)
+    result = run(request)
+    stored = Path(request.out_folder.parent / "train" / "v000002" / "metrics.json")
+    assert json.loads(stored.read_text()) == result.metrics
