@@ -7,4 +7,4 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         from jobs import handlers, services
 
-        handlers.schedule("jobs.forget-done", 3600, lambda: services.forget_done() and None)
+        handlers.schedule("jobs.forget-done", 3600, services.forget_done)

@@ -245,11 +245,10 @@ def sweep() -> int:
     return len(due)
 
 
-def forget_done() -> int:
+def forget_done() -> None:
     """Drop finished jobs after two days; what they did is kept where they did it."""
-    deleted, _ = Job.objects.filter(state=JobState.DONE, finished_at__lt=timezone.now() - KEEP_DONE).delete()
+    Job.objects.filter(state=JobState.DONE, finished_at__lt=timezone.now() - KEEP_DONE).delete()
     ScheduleSlot.objects.filter(slot__lt=timezone.now() - KEEP_DONE).delete()
-    return deleted
 
 
 def fire_schedules() -> None:

@@ -19,7 +19,7 @@ class RequestIdMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if iscoroutinefunction(self.get_response):
-            return self._call_async(request)  # type: ignore[return-value]
+            return self._call_async(request)
         _stamp(request)
         return _name(self.get_response(request), request)
 
@@ -29,9 +29,9 @@ class RequestIdMiddleware:
 
 
 def _stamp(request: HttpRequest) -> None:
-    request.request_id = new_id()  # type: ignore[attr-defined]
+    request.request_id = new_id()
 
 
 def _name(response: HttpResponse, request: HttpRequest) -> HttpResponse:
-    response["x-request-id"] = request.request_id  # type: ignore[attr-defined]
+    response["x-request-id"] = request.request_id
     return response

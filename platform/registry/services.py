@@ -178,7 +178,7 @@ def register_checkpoint(
     optimizer_step: int,
     actor: str,
     update_run_id: UUID | None = None,
-    state: CheckpointState = CheckpointState.CANDIDATE,
+    state: str = CheckpointState.CANDIDATE,
 ) -> Checkpoint:
     """The row that makes a verified folder a checkpoint. The same UpdateRun registering again gets the same row."""
     if update_run_id is not None:
