@@ -7,6 +7,7 @@ ready, so that the caller can score and store while others are still being asked
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Generator, Mapping
 from typing import Any
 
@@ -16,22 +17,38 @@ Answer = tuple[str, Completion | CompletionFailed]    # key of the prompt, and w
 
 
 def answers(
-    completer: Completer, prompts: Mapping[str, Prompt], sampling: Mapping[str, Any], *, concurrency: int
+    completer: Completer,
+    prompts: Mapping[str, Prompt],
+    sampling: Mapping[str, Any],
+    *,
+    concurrency: int,
+    deadline: float | None = None,
 ) -> Generator[Answer, None, None]:
-    """Ask every prompt. Leaving the loop early cancels what is still being asked."""
+    """Ask every prompt. What is not answered at `deadline` (time.monotonic()), or when the loop is left, is cancelled."""
+    if not prompts:
+        return
     ready: queue.SimpleQueue[Answer | BaseException | None] = queue.SimpleQueue()
     loop = asyncio.new_event_loop()
     asking = _Asking(completer, prompts, sampling, concurrency=concurrency, ready=ready)
     thread = threading.Thread(target=asking.run, args=(loop,), name="evals-asking", daemon=True)
     thread.start()
     try:
-        while (answer := ready.get()) is not None:
+        while (answer := _next(ready, deadline)) is not None:
             if isinstance(answer, BaseException):
                 raise answer
             yield answer
     finally:
         asking.cancel(loop)
         thread.join()
+
+
+def _next(
+    ready: "queue.SimpleQueue[Answer | BaseException | None]", deadline: float | None
+) -> Answer | BaseException | None:
+    try:
+        return ready.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+    except queue.Empty:
+        return None
 
 
 class _Asking:

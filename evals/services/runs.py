@@ -4,8 +4,7 @@ Every answer is stored with its score as it comes, so a run that is interrupted 
 is never asked again. No transaction is open while answers are awaited or run.
 """
 
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -62,8 +61,9 @@ def run_benchmark(
         sampling=dict(sampling or {}), retry_unscored=retry_unscored,
     )
     prompts = {key: prompt_of(problem) for key, problem in plan.problems.items()}
-    with closing(answers(completer, prompts, sampling or {}, concurrency=concurrency)) as asked:
-        return _keep(project_id, plan, _until(asked, deadline), scorer_named(scorer), on_progress=on_progress)
+    asked = answers(completer, prompts, sampling or {}, concurrency=concurrency, deadline=deadline)
+    with closing(asked):
+        return _keep(project_id, plan, asked, scorer_named(scorer), on_progress=on_progress)
 
 
 def score_answers(
@@ -184,13 +184,6 @@ def _store(row: Score) -> None:
         return    # another worker was first
     known.delete()
     row.save(force_insert=True)
-
-
-def _until(asked: Generator[Answer, None, None], deadline: float | None) -> Iterator[Answer]:
-    for answer in asked:
-        yield answer
-        if deadline is not None and time.monotonic() > deadline:
-            return
 
 
 def storable(value: Any) -> Any:

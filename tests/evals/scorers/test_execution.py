@@ -94,6 +94,14 @@ def test_the_same_answer_is_run_once(sandbox):
     assert counting.num_runs == 2
 
 
+def test_an_answer_that_reached_its_tests_is_known_to_load(sandbox):
+    counting = FlakySandbox(sandbox, num_faults=0)
+    runner = Runner(counting)
+    assert UnitTests(runner).score(PROBLEM, " a").value == 0.0
+    assert Executability(runner).score(PROBLEM, " a").value == 1.0
+    assert counting.num_runs == 1
+
+
 def test_faults_and_timeouts_are_not_remembered(sandbox):
     flaky = FlakySandbox(sandbox, num_faults=2)
     scorer = UnitTests(Runner(flaky))

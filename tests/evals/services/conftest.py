@@ -8,10 +8,13 @@ from evals.services.benchmarks import create_benchmark
 
 
 class ScriptedCompleter:
-    """Answers from a table or a function; remembers what it was asked. An exception in the table is raised."""
+    """Answers from a table or a function; remembers what it was asked. An exception in the table is raised.
 
-    def __init__(self, answer_of, *, delay_s=0.0):
-        self.answer_of, self.delay_s = answer_of, delay_s
+    From its `hangs_after`th request on it does not answer any more.
+    """
+
+    def __init__(self, answer_of, *, delay_s=0.0, hangs_after=None):
+        self.answer_of, self.delay_s, self.hangs_after = answer_of, delay_s, hangs_after
         self.asked, self.most_at_once, self._now = [], 0, 0
 
     async def __aenter__(self):
@@ -25,7 +28,8 @@ class ScriptedCompleter:
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         try:
-            await asyncio.sleep(self.delay_s)
+            is_hung = self.hangs_after is not None and len(self.asked) > self.hangs_after
+            await asyncio.sleep(60 if is_hung else self.delay_s)
             answer = self.answer_of(prompt)
         finally:
             self._now -= 1

@@ -33,6 +33,13 @@ def test_leaving_early_cancels_what_is_being_asked(scripted):
     assert len(completer.asked) < 10
 
 
+def test_a_completer_that_hangs_is_left_at_the_deadline(scripted):
+    started = time.monotonic()
+    asked = answers(scripted(str.upper, delay_s=60), PROMPTS, {}, concurrency=4, deadline=started + 0.2)
+    assert list(asked) == []
+    assert time.monotonic() - started < 2
+
+
 def test_a_fault_of_the_completer_itself_is_not_swallowed(scripted):
     completer = scripted(lambda prompt: ZeroDivisionError("ours"))
     with pytest.raises(ExceptionGroup) as caught:
