@@ -1,14 +1,11 @@
 """The processes of `strop up`: what each is started with, and how it is known to be ready and alive."""
 
 import os
-import socket
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
 
 from strop.home import Home
+from strop.local.liveness import answers, socket_answers, worker_moves
 from strop.local.postgres import Postgres
 from strop.local.service import Service
 from strop.local.valkey import Valkey
@@ -42,7 +39,8 @@ def product(home: Home, *, url: str, environment: Mapping[str, str]) -> list[Ser
             stop_rank=2,
             stop_s=25,
             ready_s=120,
-            is_ready=lambda: accepts(home.engine_socket),
+            is_ready=lambda: socket_answers(home.engine_socket, "/info", timeout_s=2),
+            is_healthy=lambda: socket_answers(home.engine_socket, "/info", timeout_s=5),
         ),
         Service(
             name="updater",
@@ -58,6 +56,7 @@ def product(home: Home, *, url: str, environment: Mapping[str, str]) -> list[Ser
             environment={**environment, "REMAP_SIGTERM": "SIGQUIT"},
             stop_rank=3,
             stop_s=35,
+            is_healthy=worker_moves(home),
         ),
         Service(name="beat", command=beat, environment=environment, stop_rank=3, stop_s=5),
         Service(
@@ -71,18 +70,3 @@ def product(home: Home, *, url: str, environment: Mapping[str, str]) -> list[Ser
             is_healthy=lambda: answers(f"{url}/healthz", timeout_s=5),
         ),
     ]
-
-
-def accepts(path: Path) -> bool:
-    """Somebody listens on the unix socket `path`."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(path)) == 0
-
-
-def answers(url: str, *, timeout_s: float) -> bool:
-    """A GET of our own loopback address is answered with 200."""
-    try:
-        with urllib.request.urlopen(url, timeout=timeout_s) as response:
-            return response.status == 200
-    except (urllib.error.URLError, OSError):
-        return False

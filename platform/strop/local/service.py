@@ -15,7 +15,7 @@ from strop.local.account import Account
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 HEALTH_EVERY_S = 10.0
-HEALTH_FAILURES = 3
+HEALTH_FAILURES = 6
 
 
 def _always() -> bool:
@@ -37,7 +37,7 @@ class Service:
     ready_s: float = 60.0  # patience until is_ready
     prepare: Callable[[], None] = _nothing  # before each start: folders made, what a kill left cleared
     is_ready: Callable[[], bool] = _always
-    is_healthy: Callable[[], bool] | None = None  # asked every ten seconds; three times no restarts it
+    is_healthy: Callable[[], bool] | None = None  # asked every ten seconds; six times no restarts it
     stop_rank: int = 0  # higher stops first; equal ranks stop together
     folder: Path = Path("/")
 

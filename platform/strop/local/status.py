@@ -3,8 +3,8 @@
 from typing import Any
 
 from strop.home import Home
+from strop.local.liveness import answers
 from strop.local.lock import is_locked, read_state
-from strop.local.processes import answers
 
 
 def status(home: Home) -> dict[str, Any]:

@@ -234,7 +234,7 @@ class Supervisor:
             stream.close()
 
     def _check_health(self, life: Life) -> None:
-        """Restart a service that lives and does not move: three failed checks in a row, ten seconds apart."""
+        """Restart a service that lives and does not move: six failed checks in a row, ten seconds apart."""
         check = life.service.is_healthy
         if check is None or life.process is None or time.monotonic() - life.checked_at < service.HEALTH_EVERY_S:
             return

@@ -20,15 +20,23 @@ from pathlib import Path
 from strop.home import Home
 from strop.local.lock import locked
 from strop.local.service import Service
+from strop.local import service
 from strop.local.supervisor import Supervisor
 
+service.HEALTH_EVERY_S = 0.05
 home = Home(Path(sys.argv[1]))
+
+
+def is_healthy():
+    return not (home.root / "sick").exists()
+
+
 with locked(home) as descriptor:
     supervisor = Supervisor(home, url="http://example", lock_descriptor=descriptor)
     try:
         for name, rank, code in {programs!r}:
             command = [sys.executable, "-c", code]
-            supervisor.start(Service(name=name, command=command, stop_rank=rank, stop_s={patience_s}))
+            supervisor.start(Service(name=name, command=command, stop_rank=rank, stop_s={patience_s}, is_healthy=is_healthy))
         print("STARTED", flush=True)
         supervisor.run()
     finally:
@@ -100,6 +108,16 @@ def test_a_killed_program_is_started_again_and_counted(supervise, tmp_path: Path
     second = until(lambda: (pid := pid_of(tmp_path, "a")) and pid != first and pid)
     assert is_running(second)
     assert read_state(Home(tmp_path))["processes"][0]["restarts"] == 1
+
+
+def test_a_program_that_lives_and_does_not_move_is_started_again(supervise, tmp_path: Path):
+    supervise(("a", 0, SLEEP))
+    first = until(lambda: pid_of(tmp_path, "a"))
+    (tmp_path / "sick").touch()
+    until(lambda: pid_of(tmp_path, "a") != first)
+    (tmp_path / "sick").unlink()
+    assert not is_running(first)
+    assert "a lives but does not move" in (tmp_path / "logs" / "strop.log").read_text()
 
 
 def test_a_program_that_always_fails_is_started_less_and_less_often(supervise, tmp_path: Path):
