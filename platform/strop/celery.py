@@ -21,6 +21,7 @@ TRANSPORT_OPTIONS = {
 }
 
 app = Celery("strop")
+app.set_default()  # the current app is per thread; web views run in several
 app.conf.update(
     broker_transport_options=TRANSPORT_OPTIONS,
     result_backend_transport_options=TRANSPORT_OPTIONS,

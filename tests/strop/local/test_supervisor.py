@@ -36,7 +36,10 @@ with locked(home) as descriptor:
     try:
         for name, rank, code in {programs!r}:
             command = [sys.executable, "-c", code]
-            supervisor.start(Service(name=name, command=command, stop_rank=rank, stop_s={patience_s}, is_healthy=is_healthy))
+            what = Service(
+                name=name, command=command, stop_rank=rank, stop_s={patience_s}, is_healthy=is_healthy
+            )
+            supervisor.start(what)
         print("STARTED", flush=True)
         supervisor.run()
     finally:
