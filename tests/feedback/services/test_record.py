@@ -187,3 +187,23 @@ def test_a_session_gathers_its_turns_whatever_their_order(project):
     with tenant(project.id):
         session = AgentSession.objects.get()
     assert (session.first_at, session.last_at, session.num_turns, session.user) == (times[1], times[0], 3, "u")
+
+
+def test_the_first_items_of_a_month_may_come_from_many_connections_at_once(shared_project):
+    at = datetime(1971, 5, 5, tzinfo=UTC)  # no other test stores anything there
+    start, outcomes = threading.Barrier(4), []
+
+    def worker(place: int) -> None:
+        try:
+            start.wait()
+            item = TurnItem(id=f"t{place}", session=f"s{place}", at=at, prompt="p", source="import")
+            outcomes.append(record_items(shared_project.id, [item], received_at=NOW).outcomes)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=worker, args=(place,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == [{"accepted": 1}] * 4
