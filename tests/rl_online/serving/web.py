@@ -32,6 +32,13 @@ def want(folder: Path, *, role: str = "serving", delta: Path | None = None, base
     }
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """An engine that stops leaves its long poll; that is no error."""
+
+
 class Web:
     """Serves the folders under `root`; `wants` is what the head says. Use as a context manager; it may be reopened."""
 
@@ -47,8 +54,7 @@ class Web:
         self._port = 0
 
     def __enter__(self) -> "Web":
-        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), self._handler())
-        self._server.daemon_threads = True
+        self._server = Server(("127.0.0.1", self._port), self._handler())
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
