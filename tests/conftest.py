@@ -172,7 +172,7 @@ def api_key(project) -> Callable[..., str]:
 def model_folder() -> Path:
     """SmolLM2-135M-Instruct as safetensors, converted once and kept: STROP_MODEL_CACHE or ~/.cache/strop."""
     cache = Path(os.environ.get("STROP_MODEL_CACHE") or Path.home() / ".cache" / "strop")
-    command = [sys.executable, "-m", "rl_online.policy.store", str(cache), "smollm2"]
+    command = [sys.executable, "-m", "rl_online.commands.store", str(cache), "smollm2"]
     made = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
     if made.returncode:
         unavailable(f"SmolLM2 could not be had: {made.stderr.strip()[-400:]}")

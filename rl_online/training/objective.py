@@ -87,7 +87,7 @@ class Objective:
     def _kto(self, pairs: Sequence[tuple[TrainingSample, Tensor]]) -> Tensor:
         config = self.config
         gain_S = torch.stack([part.sum() - sample.reference for sample, part in pairs])
-        is_good_S = torch.tensor([sample.reward > 0 for sample, _ in pairs]).to(gain_S.device)
+        is_good_S = torch.tensor([sample.advantage > 0 for sample, _ in pairs]).to(gain_S.device)
         weight_S = torch.tensor([sample.weight for sample, _ in pairs]).to(gain_S.device)
         return config.kto_weight * kto.kto(
             gain_S,

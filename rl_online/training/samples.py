@@ -35,7 +35,7 @@ class TrainingSample:
     positions: list[int]  # of the trained tokens, ascending, each at least 1; the lists below run along it
     weight: float
     reward: float
-    advantage: float = 0.0  # rl: reward - baseline, for every trained token
+    advantage: float = 0.0  # reward - baseline: credit of every trained token in rl, good (> 0) or bad (< 0) in kto
     behaviour: list[float] | None = None  # rl: log-probabilities at sampling
     temperature: float = 1.0  # of the sampling distribution; logits are divided by it
     base: list[float] | None = None  # rl with a KL to the base: the base's log-probabilities
@@ -98,7 +98,7 @@ def _decide(sample: Sample, positions: Sequence[int], config: UpdateConfig, line
         return Stream.RL
     if not config.kto_weight:
         return "kto_off"
-    return Stream.KTO if sample.reward else "no_verdict"
+    return "no_verdict" if sample.reward == sample.baseline else Stream.KTO
 
 
 def has_ratio(sample: Sample) -> bool:
@@ -124,7 +124,7 @@ def _to_training_sample(sample: Sample, positions: list[int], stream: Stream) ->
         positions=positions,
         weight=sample.weight,
         reward=sample.reward,
-        advantage=sample.reward - sample.baseline if is_ratio else 0.0,
+        advantage=0.0 if stream is Stream.CE else sample.reward - sample.baseline,
         behaviour=[recorded[place] for place in positions] if is_ratio and recorded is not None else None,
         temperature=1.0 if temperature is None or not is_ratio else float(temperature),
     )

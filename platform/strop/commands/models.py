@@ -83,7 +83,7 @@ def store(model: str) -> dict[str, str]:
     """The model as a checked folder of the home's store; a process of its own because it may need torch."""
     from django.conf import settings
 
-    command = [sys.executable, "-m", "rl_online.policy.store", str(settings.HOME.models), model]
+    command = [sys.executable, "-m", "rl_online.commands.store", str(settings.HOME.models), model]
     made = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if made.returncode:
         raise click.ClickException(f"{model} was not added")

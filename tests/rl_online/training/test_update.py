@@ -203,7 +203,7 @@ def test_a_minibatch_far_from_its_sampler_is_skipped_and_counted(tmp_path):
 
 
 def test_a_batch_with_nothing_to_learn_from_fails_with_the_reasons(tmp_path):
-    silent = make_samples(behaviour_logprobs=None, reward=0.0)
+    silent = make_samples(behaviour_logprobs=None, reward=0.0, baseline=0.0)
     with pytest.raises(UpdateFailed, match="no_verdict"):
         run(make_request(tmp_path, silent))
 

@@ -1,6 +1,6 @@
 """The model store: checkpoint folders that updates start from, converted or copied once and checked ever after.
 
-`python -m rl_online.policy.store <models_root> smollm2` makes sure the default model is there and prints
+`python -m rl_online.commands.store <models_root> smollm2` makes sure the default model is there and prints
 {"folder", "tree_digest"}; a path to a Hugging Face folder, or a name on a reachable hub, works in place of smollm2.
 Torch is needed to convert and to check that a folder loads, so the web starts this as a process of its own.
 """
@@ -172,7 +172,7 @@ def _alone(models_root: Path, name: str) -> Iterator[None]:
 
 def main(arguments: list[str]) -> int:
     """Exit 0 with one JSON object on stdout, or 1 with the reason on stderr."""
-    parser = argparse.ArgumentParser(prog="python -m rl_online.policy.store", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m rl_online.commands.store", description=__doc__)
     parser.add_argument("models_root", type=Path)
     parser.add_argument("model", help="smollm2, a folder, or owner/name on the hub")
     options = parser.parse_args(arguments)

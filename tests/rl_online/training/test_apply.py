@@ -1,0 +1,69 @@
+from dataclasses import replace
+from itertools import chain
+
+from rl_online.rewards.update_config import UpdateConfig
+from rl_online.training.apply import mismatch, plan_steps, with_references
+from rl_online.training.samples import Stream, TrainingSample
+
+
+def kto(prompt, completion):
+    return TrainingSample(
+        stream=Stream.KTO,
+        token_ids=prompt + completion,
+        positions=list(range(len(prompt), len(prompt) + len(completion))),
+        weight=1.0,
+        reward=1.0,
+        advantage=1.0,
+    )
+
+
+def test_every_sample_is_used_once_an_epoch_in_steps_of_nearly_equal_size():
+    plan = plan_steps(390, UpdateConfig(epochs=2), seed=0)
+    assert [len(step) for step in plan] == [65] * 12
+    assert sorted(chain(*plan[:6])) == sorted(chain(*plan[6:])) == list(range(390))
+    assert plan[:6] != plan[6:]
+
+
+def test_few_samples_make_one_step():
+    assert [sorted(step) for step in plan_steps(3, UpdateConfig(), seed=0)] == [[0, 1, 2]]
+
+
+def test_the_seed_decides_the_order():
+    assert plan_steps(64, UpdateConfig(), seed=1) == plan_steps(64, UpdateConfig(), seed=1)
+    assert plan_steps(64, UpdateConfig(), seed=1) != plan_steps(64, UpdateConfig(), seed=2)
+
+
+def test_a_mismatched_pair_is_ones_prompt_with_anothers_completion():
+    pair = mismatch(kto([1, 2, 3], [4]), kto([5], [6, 7]))
+    assert (pair.token_ids, pair.positions) == ([1, 2, 3, 6, 7], [3, 4])
+
+
+def test_references_reach_the_samples_and_pairs_they_belong_to():
+    samples = [kto([1, 2], [3]), kto([4, 5, 6], [7, 8])]
+
+    def score(scored):
+        return [[float(sum(one.token_ids))] for one in scored]
+
+    filled, partners = with_references(samples, UpdateConfig(), score)
+    assert [one.reference for one in filled] == [6.0, 30.0]
+    assert [pair.token_ids for pair in partners] == [[1, 2, 7, 8], [4, 5, 6, 3]]
+    assert [pair.reference for pair in partners] == [18.0, 18.0]
+
+
+def test_the_base_is_asked_only_for_what_needs_it():
+    rl = replace(kto([1, 2], [3]), stream=Stream.RL, behaviour=[-1.0])
+    asked = []
+
+    def score(scored):
+        asked.extend(scored)
+        return [[-0.5] for _ in scored]
+
+    assert with_references([rl], UpdateConfig(), score) == ([rl], [None])
+    assert asked == []
+    (filled,), _ = with_references([rl], UpdateConfig(base_kl=0.1), score)
+    assert filled.base == [-0.5]
+
+
+def test_a_lone_kto_sample_has_no_pair():
+    _, partners = with_references([kto([1, 2], [3])], UpdateConfig(), lambda scored: [[0.0] for _ in scored])
+    assert partners == [None]
