@@ -23,7 +23,7 @@ class RunSummary:
     num_unscored: int
     num_errors: int
     num_infra: int
-    mean: float | None    # None when nothing is scored
+    mean: float | None  # None when nothing is scored
 
 
 def find_benchmark(ref: str | BenchmarkRef) -> Benchmark:
@@ -57,7 +57,10 @@ def problems(benchmark: Benchmark) -> dict[str, dict[str, str]]:
 def spec_of(problem: Problem) -> ProblemSpec:
     """The row as scorers and completers see it."""
     return ProblemSpec(
-        id=problem.problem_id, prompt=problem.prompt, messages=problem.messages, tests=problem.tests,
+        id=problem.problem_id,
+        prompt=problem.prompt,
+        messages=problem.messages,
+        tests=problem.tests,
         slices=problem.slices,
     )
 

@@ -31,26 +31,26 @@ class Kind(StrEnum):
 class Stage(StrEnum):
     """Where the checkpoint stands while it is judged."""
 
-    CANDIDATE = "candidate"    # serves nobody
-    CANARY = "canary"          # serves a part of the traffic
-    SERVING = "serving"        # serves, and is being checked against its predecessor
+    CANDIDATE = "candidate"  # serves nobody
+    CANARY = "canary"  # serves a part of the traffic
+    SERVING = "serving"  # serves, and is being checked against its predecessor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
     """One baseline checkpoint's scores on a half."""
 
-    role: str                              # "serving" or "first"
-    checkpoint: str                        # "<policy>@<version>"
-    scores: Mapping[str, float | None]     # problem -> [0, 1]; None is unscored
+    role: str  # "serving" or "first"
+    checkpoint: str  # "<policy>@<version>"
+    scores: Mapping[str, float | None]  # problem -> [0, 1]; None is unscored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Half:
     """One half of the held-out problems, answered by the candidate and every baseline."""
 
-    name: str                              # "seen families" or "unseen families"
-    families: Mapping[str, str]            # problem -> family; its keys are all problems asked
+    name: str  # "seen families" or "unseen families"
+    families: Mapping[str, str]  # problem -> family; its keys are all problems asked
     candidate: Mapping[str, float | None]
     baselines: tuple[Arm, ...]
 
@@ -59,23 +59,23 @@ class Half:
 class Evidence:
     """Everything the decision may look at."""
 
-    candidate: str                         # "<policy>@<version>"
+    candidate: str  # "<policy>@<version>"
     halves: tuple[Half, ...]
     stage: Stage = Stage.CANDIDATE
-    rounds: int = 1                        # how often the gate has asked for answers by now
-    judge: Mapping[str, Any] | None = None    # shown, never weighed
+    rounds: int = 1  # how often the gate has asked for answers by now
+    judge: Mapping[str, Any] | None = None  # shown, never weighed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
     """What counts as proof. Shares and differences are in [0, 1]; the report prints them as points."""
 
-    margin: float = 0.10                   # the loss that must be ruled out
-    confidence: float = 0.95               # one-sided
-    min_coverage: float = 0.95             # share of asked problems scored on both sides
-    min_pairs: int = 30                    # fewer cannot decide anything
-    max_rounds: int = 3                    # after that, missing scores hold instead of asking again
-    canary_share: float = 0.0              # traffic share of a canary stage; 0 promotes at once
+    margin: float = 0.10  # the loss that must be ruled out
+    confidence: float = 0.95  # one-sided
+    min_coverage: float = 0.95  # share of asked problems scored on both sides
+    min_pairs: int = 30  # fewer cannot decide anything
+    max_rounds: int = 3  # after that, missing scores hold instead of asking again
+    canary_share: float = 0.0  # traffic share of a canary stage; 0 promotes at once
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,10 +87,10 @@ class Finding:
     checkpoint: str
     num_asked: int
     num_common: int
-    num_unscored: int                      # asked but without a score on one side at least
-    difference: PairedDifference | None    # None when nothing is in common
+    num_unscored: int  # asked but without a score on one side at least
+    difference: PairedDifference | None  # None when nothing is in common
     passes: bool
-    sentence: str                          # the finding in plain words and numbers
+    sentence: str  # the finding in plain words and numbers
 
     @property
     def coverage(self) -> float:
@@ -130,13 +130,17 @@ class Decision:
 def decide(evidence: Evidence, limits: Limits | None = None) -> Decision:
     """Promote (or start a canary), ask for more answers, hold or roll back; every reason is a sentence with numbers."""
     limits = limits or Limits()
-    findings = tuple(
-        find(half, arm, limits=limits) for half in evidence.halves for arm in half.baselines
-    )
+    findings = tuple(find(half, arm, limits=limits) for half in evidence.halves for arm in half.baselines)
     kind, reasons = _weigh(evidence, limits, findings)
     return Decision(
-        kind=kind, reasons=reasons, candidate=evidence.candidate, stage=evidence.stage, limits=limits,
-        findings=findings, rounds=evidence.rounds, judge=evidence.judge,
+        kind=kind,
+        reasons=reasons,
+        candidate=evidence.candidate,
+        stage=evidence.stage,
+        limits=limits,
+        findings=findings,
+        rounds=evidence.rounds,
+        judge=evidence.judge,
     )
 
 
@@ -153,15 +157,27 @@ def find(half: Half, arm: Arm, *, limits: Limits) -> Finding:
         )
     except NothingInCommon:
         return Finding(
-            half=half.name, role=arm.role, checkpoint=arm.checkpoint, num_asked=len(asked), num_common=0,
-            num_unscored=len(asked), difference=None, passes=False,
+            half=half.name,
+            role=arm.role,
+            checkpoint=arm.checkpoint,
+            num_asked=len(asked),
+            num_common=0,
+            num_unscored=len(asked),
+            difference=None,
+            passes=False,
             sentence=f"{where}: refused, 0 problems in common out of {len(asked)} asked",
         )
     passes = difference.lower > -limits.margin
     return Finding(
-        half=half.name, role=arm.role, checkpoint=arm.checkpoint, num_asked=len(asked),
-        num_common=difference.num_pairs, num_unscored=len(asked) - difference.num_pairs, difference=difference,
-        passes=passes, sentence=f"{where}: {_in_words(difference, passes=passes, limits=limits)}",
+        half=half.name,
+        role=arm.role,
+        checkpoint=arm.checkpoint,
+        num_asked=len(asked),
+        num_common=difference.num_pairs,
+        num_unscored=len(asked) - difference.num_pairs,
+        difference=difference,
+        passes=passes,
+        sentence=f"{where}: {_in_words(difference, passes=passes, limits=limits)}",
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, Self
 
-Messages = Sequence[Mapping[str, str]]     # a chat: [{"role": "user", "content": "..."}]
-Prompt = Messages | str                    # or raw text to continue, no template applied
+Messages = Sequence[Mapping[str, str]]  # a chat: [{"role": "user", "content": "..."}]
+Prompt = Messages | str  # or raw text to continue, no template applied
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,10 +15,10 @@ class Completion:
     """One answer and what it took."""
 
     text: str
-    usage: Mapping[str, int] = field(default_factory=dict)    # registry.pricing kinds; empty when it was not told
-    cost_usd: Decimal | None = None                           # None: unpriced, which is not free
+    usage: Mapping[str, int] = field(default_factory=dict)  # registry.pricing kinds; empty when it was not told
+    cost_usd: Decimal | None = None  # None: unpriced, which is not free
     latency_ms: float | None = None
-    origin: str = ""                                          # the model or checkpoint that says it answered
+    origin: str = ""  # the model or checkpoint that says it answered
     finish_reason: str | None = None
 
 

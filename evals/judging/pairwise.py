@@ -16,7 +16,7 @@ from evals.judging.completer import Completer, Completion, CompletionFailed, Mes
 from evals.judging.prompt import PROMPT_DIGEST, judge_messages, repair_messages
 from evals.judging.verdict import PARSER_VERSION, Verdict, parse_verdict
 
-ORDERS = ("lr", "rl")    # left shown as A, right shown as A
+ORDERS = ("lr", "rl")  # left shown as A, right shown as A
 
 
 class PairVerdict(StrEnum):
@@ -37,7 +37,7 @@ class Judge:
     """A judge as it is when it judges; changing any part makes another judge."""
 
     name: str
-    model: str                       # as it will be asked for, with its snapshot
+    model: str  # as it will be asked for, with its snapshot
     sampling: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "max_tokens": 300})
     prompt_digest: str = PROMPT_DIGEST
     parser_version: str = PARSER_VERSION
@@ -48,7 +48,7 @@ class Pair:
     """Two answers to one task."""
 
     key: str
-    task: Any      # the prompt's text or its messages
+    task: Any  # the prompt's text or its messages
     left: str
     right: str
 
@@ -57,9 +57,9 @@ class Pair:
 class Call:
     """One request to the judge, or its repair, in one order."""
 
-    order: str                     # one of ORDERS
+    order: str  # one of ORDERS
     cache_key: str
-    verdict: Verdict               # in the judge's own letters
+    verdict: Verdict  # in the judge's own letters
     raw: str = ""
     error: str = ""
     usage: Mapping[str, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Judgement:
 
     pair: Pair
     verdict: PairVerdict
-    calls: tuple[Call, ...]    # empty for two equal answers, which need no judge
+    calls: tuple[Call, ...]  # empty for two equal answers, which need no judge
 
 
 async def judge_pair(
@@ -140,6 +140,11 @@ async def _call(completer: Completer, judge: Judge, request: Messages, *, order:
     except CompletionFailed as failure:
         return Call(order=order, cache_key=key, verdict=Verdict.ERROR, error=str(failure))
     return Call(
-        order=order, cache_key=key, verdict=parse_verdict(completion.text), raw=completion.text,
-        usage=completion.usage, cost_usd=completion.cost_usd, latency_ms=completion.latency_ms,
+        order=order,
+        cache_key=key,
+        verdict=parse_verdict(completion.text),
+        raw=completion.text,
+        usage=completion.usage,
+        cost_usd=completion.cost_usd,
+        latency_ms=completion.latency_ms,
     )

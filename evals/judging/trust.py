@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evals.judging.pairwise import PairVerdict
 from evals.statistics.agreement import Agreement, cohen_kappa
 
-MIN_PAIRS = 20    # fewer make an interval for kappa that means nothing
+MIN_PAIRS = 20  # fewer make an interval for kappa that means nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,7 +17,7 @@ class Trust:
     """A judge's verdicts beside those of the tests, on the pairs where both have one."""
 
     agreement: Agreement
-    num_undecided: int    # invalid or failed judgements, and pairs the tests could not score
+    num_undecided: int  # invalid or failed judgements, and pairs the tests could not score
     has_vote: bool
     sentence: str
 

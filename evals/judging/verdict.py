@@ -19,8 +19,8 @@ class Verdict(StrEnum):
     B = "B"
     TIE = "tie"
     BOTH_BAD = "both_bad"
-    INVALID = "invalid"    # a reply, but no verdict in it
-    ERROR = "error"        # no reply
+    INVALID = "invalid"  # a reply, but no verdict in it
+    ERROR = "error"  # no reply
 
     @property
     def is_decided(self) -> bool:
@@ -44,14 +44,14 @@ _PROSE = re.compile(
     r"[\s:*_\"'`(\[]*(?:(?i:answer|response|option|assistant)\s+)?"
     r"(?P<letter>A|B|(?i:(?:a\s+)?(?:tie|draw)|both[ _]bad|neither))\b(?![’'])",
 )
-MAX_OBJECTS = 50    # places in a reply at which JSON is tried
+MAX_OBJECTS = 50  # places in a reply at which JSON is tried
 
 
 def parse_verdict(text: str) -> Verdict:
     """The verdict in a judge's reply; invalid where there is none, or where there are two that differ."""
     objects = list(_objects(text))
     in_json = [value for found, _ in objects if (value := _verdict_of(found)) is not None]
-    for _, span in reversed(objects):    # an object without a verdict may be the request, echoed
+    for _, span in reversed(objects):  # an object without a verdict may be the request, echoed
         text = text[: span.start] + text[span.stop :]
     for found in (in_json, _CUT_OFF.findall(text), _BRACKETS.findall(text), _in_prose(text)):
         verdicts = {spelled for word in found if (spelled := _spelled(word)) is not None}

@@ -19,13 +19,13 @@ from evals.scorers.sandbox.host import Execution, Outcome, Sandbox, SandboxUnava
 from evals.scorers.scorer import ProblemSpec, Score, Status
 
 MEMO_SIZE = 4096
-STARVED_MS = 500.0    # CPU time below which a timeout may be the machine's doing; a sleeping answer fails twice
+STARVED_MS = 500.0  # CPU time below which a timeout may be the machine's doing; a sleeping answer fails twice
 
 
 class Runner:
     """A sandbox with a memory; without one of its own it uses the process's."""
 
-    allow_none = False    # whether that one may run unconfined where nothing better is to be had
+    allow_none = False  # whether that one may run unconfined where nothing better is to be had
 
     def __init__(self, sandbox: Sandbox | None = None, *, limits: Limits | None = None) -> None:
         self._sandbox = sandbox
@@ -46,7 +46,7 @@ class Runner:
             execution = self._attempt(code, tests)
         if execution.outcome not in (Outcome.SANDBOX_FAULT, Outcome.TIMEOUT):
             self._remember(key, execution)
-            if execution.outcome in (Outcome.OK, Outcome.WRONG):    # it got as far as the tests, so it loads
+            if execution.outcome in (Outcome.OK, Outcome.WRONG):  # it got as far as the tests, so it loads
                 loaded = replace(execution, outcome=Outcome.OK, detail="loaded", passed=1, total=1)
                 self._remember(digest_of(code, None, self._limits), loaded)
         return execution

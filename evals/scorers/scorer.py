@@ -13,9 +13,9 @@ class Status(StrEnum):
     """Whether there is a value, and if not, why."""
 
     SCORED = "scored"
-    UNSCORED = "unscored"    # nothing to measure, or not measurable here
-    ERROR = "error"          # the completion could not be had
-    INFRA = "infra"          # our own sandbox or service failed: masked, never a 0
+    UNSCORED = "unscored"  # nothing to measure, or not measurable here
+    ERROR = "error"  # the completion could not be had
+    INFRA = "infra"  # our own sandbox or service failed: masked, never a 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,9 +23,9 @@ class ProblemSpec:
     """One problem as scorers and completers see it. Exactly one of `prompt` and `messages`."""
 
     id: str
-    prompt: str | None = None                         # raw text the output continues
-    messages: list[dict[str, str]] | None = None      # a chat the output replies to
-    tests: Mapping[str, Any] | None = None            # see evals.scorers.sandbox.examiner
+    prompt: str | None = None  # raw text the output continues
+    messages: list[dict[str, str]] | None = None  # a chat the output replies to
+    tests: Mapping[str, Any] | None = None  # see evals.scorers.sandbox.examiner
     slices: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -36,11 +36,11 @@ class Score:
     Example: 2 of 3 hidden tests pass -> value 0, status scored, parts {"outcome": "wrong", "passed": 2, "total": 3}
     """
 
-    value: float | None          # in [0, 1] exactly when status is scored
+    value: float | None  # in [0, 1] exactly when status is scored
     status: Status
-    explanation: str = ""        # a sentence for people
+    explanation: str = ""  # a sentence for people
     parts: Mapping[str, Any] = field(default_factory=dict)
-    sandbox_level: str = ""      # where the output ran, if it ran
+    sandbox_level: str = ""  # where the output ran, if it ran
 
     def __post_init__(self) -> None:
         assert (self.value is not None) == (self.status is Status.SCORED), f"{self.status} with value {self.value}"

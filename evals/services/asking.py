@@ -13,7 +13,7 @@ from typing import Any
 
 from evals.judging.completer import Completer, Completion, CompletionFailed, Prompt
 
-Answer = tuple[str, Completion | CompletionFailed]    # key of the prompt, and what came of it
+Answer = tuple[str, Completion | CompletionFailed]  # key of the prompt, and what came of it
 
 
 def answers(
@@ -24,7 +24,7 @@ def answers(
     concurrency: int,
     deadline: float | None = None,
 ) -> Generator[Answer, None, None]:
-    """Ask every prompt. What is not answered at `deadline` (time.monotonic()), or when the loop is left, is cancelled."""
+    """Ask every prompt. What has no answer by `deadline` (time.monotonic()), or when the loop is left, is cancelled."""
     if not prompts:
         return
     ready: queue.SimpleQueue[Answer | BaseException | None] = queue.SimpleQueue()
@@ -91,7 +91,7 @@ class _Asking:
         if not loop.is_closed():
             try:
                 loop.call_soon_threadsafe(stop)
-            except RuntimeError:    # it closed between the look and the call: everything is asked
+            except RuntimeError:  # it closed between the look and the call: everything is asked
                 return
 
     async def _ask_all(self) -> None:

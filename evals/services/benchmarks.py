@@ -43,7 +43,7 @@ def create_benchmark(
             name=name, version=number, description=description, is_held_out=is_held_out
         )
         Problem.objects.bulk_create((_row(benchmark, problem) for problem in problems), batch_size=1000)
-        benchmark.digest = digest    # from here on the database refuses changes to its problems
+        benchmark.digest = digest  # from here on the database refuses changes to its problems
         benchmark.save(update_fields=["digest"])
         return benchmark
 
@@ -77,6 +77,10 @@ def _check(name: str, problems: Sequence[ProblemSpec]) -> None:
 
 def _row(benchmark: Benchmark, problem: ProblemSpec) -> Problem:
     return Problem(
-        benchmark=benchmark, problem_id=problem.id, prompt=problem.prompt, messages=problem.messages,
-        tests=dict(problem.tests) if problem.tests is not None else None, slices=dict(problem.slices),
+        benchmark=benchmark,
+        problem_id=problem.id,
+        prompt=problem.prompt,
+        messages=problem.messages,
+        tests=dict(problem.tests) if problem.tests is not None else None,
+        slices=dict(problem.slices),
     )

@@ -25,8 +25,8 @@ from registry.pricing import InvalidUsage, Prices, Usage, cost_of, usage_from_op
 from registry.tenancy import tenant
 
 MAX_TRIES = 4
-MAX_REPLY = 4 << 20         # bytes
-FIRST_WAIT_S = 0.5          # doubled at each try, times 0.5 to 1.5
+MAX_REPLY = 4 << 20  # bytes
+FIRST_WAIT_S = 0.5  # doubled at each try, times 0.5 to 1.5
 MAX_WAIT_S = 20.0
 RETRYABLE = (408, 409, 425, 429, 500, 502, 503, 504)
 
@@ -84,9 +84,10 @@ class HttpCompleter:
         assert self._client is not None, "use the completer inside `async with`"
         try:
             # httpx times each read; a slow drip needs a limit for the whole.
-            async with asyncio.timeout(self._timeout_s), self._client.stream(
-                "POST", url, json=body, headers=self._headers
-            ) as response:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._client.stream("POST", url, json=body, headers=self._headers) as response,
+            ):
                 text = await _text_of(response)
         except (httpx.TransportError, TimeoutError) as error:
             raise _TryAgain(f"no reply: {type(error).__name__}") from error
@@ -113,8 +114,12 @@ class HttpCompleter:
             raise CompletionFailed(f"the text of the reply is {type(text).__name__}")
         counted = _usage(usage)
         return Completion(
-            text=text, usage=counted.to_json() if counted else {}, cost_usd=cost_of(counted, self._prices),
-            latency_ms=latency_ms, origin=origin, finish_reason=reason,
+            text=text,
+            usage=counted.to_json() if counted else {},
+            cost_usd=cost_of(counted, self._prices),
+            latency_ms=latency_ms,
+            origin=origin,
+            finish_reason=reason,
         )
 
 
@@ -135,7 +140,8 @@ def judge_completer(project_id: UUID, *, base_checkpoint: str) -> HttpCompleter:
     if not settings.JUDGE_URL:
         return GatewayCompleter(project_id, base_checkpoint, source="judge")
     return HttpCompleter(
-        base_url=settings.JUDGE_URL, model=settings.JUDGE_MODEL,
+        base_url=settings.JUDGE_URL,
+        model=settings.JUDGE_MODEL,
         headers={"authorization": f"Bearer {settings.JUDGE_KEY}"} if settings.JUDGE_KEY else {},
         prices=prices_of(project_id, settings.JUDGE_MODEL),
     )
@@ -148,7 +154,9 @@ def prices_of(project_id: UUID, model: str) -> Prices | None:
     if card is None:
         return None
     return Prices(
-        input_usd=card.input_usd, output_usd=card.output_usd, cache_read_usd=card.cache_read_usd,
+        input_usd=card.input_usd,
+        output_usd=card.output_usd,
+        cache_read_usd=card.cache_read_usd,
         cache_write_usd=card.cache_write_usd,
     )
 

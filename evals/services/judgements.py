@@ -89,7 +89,12 @@ def record_comparison(
 ) -> Comparison:
     """A verdict of a person or of the tests. Inside a tenant."""
     return Comparison.objects.create(
-        problem=problem, left=left, right=right, left_text=storable(left_text), right_text=storable(right_text), by=by,
+        problem=problem,
+        left=left,
+        right=right,
+        left_text=storable(left_text),
+        right_text=storable(right_text),
+        by=by,
         verdict=verdict.value,
     )
 
@@ -110,7 +115,10 @@ async def _judge_all(
 
 def _version_of(judge: Judge) -> JudgeVersion:
     version, _ = JudgeVersion.objects.get_or_create(
-        name=judge.name, model=judge.model, prompt_digest=judge.prompt_digest, parser_version=judge.parser_version,
+        name=judge.name,
+        model=judge.model,
+        prompt_digest=judge.prompt_digest,
+        parser_version=judge.parser_version,
         defaults={"sampling": dict(judge.sampling)},
     )
     return version
@@ -150,8 +158,15 @@ def _record(judge: JudgeVersion, problem: Problem, judgement: Judgement, *, left
 def _call_row(comparison: Comparison, judge: JudgeVersion, call: Call) -> JudgeCall:
     """The verdict is stored with the order taken out: left or right, not A or B."""
     return JudgeCall(
-        comparison=comparison, judge=judge, order=call.order, cache_key=call.cache_key, verdict=call.side.value,
-        raw=storable(call.raw), error=storable(call.error), usage=dict(call.usage), cost_usd=call.cost_usd,
+        comparison=comparison,
+        judge=judge,
+        order=call.order,
+        cache_key=call.cache_key,
+        verdict=call.side.value,
+        raw=storable(call.raw),
+        error=storable(call.error),
+        usage=dict(call.usage),
+        cost_usd=call.cost_usd,
         latency_ms=call.latency_ms,
     )
 

@@ -24,15 +24,15 @@ from registry.errors import InvalidInput
 from registry.tenancy import tenant
 
 CONCURRENCY = 32
-WRITE_EVERY = 16    # answers per transaction
+WRITE_EVERY = 16  # answers per transaction
 
-Progress = Callable[[int, int], None]    # answered so far, of how many
+Progress = Callable[[int, int], None]  # answered so far, of how many
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
     run: EvalRun
-    problems: dict[str, Problem]    # those still to be answered
+    problems: dict[str, Problem]  # those still to be answered
     num_problems: int
 
 
@@ -57,8 +57,13 @@ def run_benchmark(
     where the answer could not be had or the sandbox failed.
     """
     plan = _plan(
-        project_id, benchmark=benchmark, checkpoint=checkpoint, model=model, scorer=scorer,
-        sampling=dict(sampling or {}), retry_unscored=retry_unscored,
+        project_id,
+        benchmark=benchmark,
+        checkpoint=checkpoint,
+        model=model,
+        scorer=scorer,
+        sampling=dict(sampling or {}),
+        retry_unscored=retry_unscored,
     )
     prompts = {key: prompt_of(problem) for key, problem in plan.problems.items()}
     asked = answers(completer, prompts, sampling or {}, concurrency=concurrency, deadline=deadline)
@@ -78,7 +83,12 @@ def score_answers(
 ) -> EvalRun:
     """Score answers that exist already, problem id -> output. Raises InvalidInput for an id the benchmark lacks."""
     plan = _plan(
-        project_id, benchmark=benchmark, checkpoint=checkpoint, model=model, scorer=scorer, sampling={},
+        project_id,
+        benchmark=benchmark,
+        checkpoint=checkpoint,
+        model=model,
+        scorer=scorer,
+        sampling={},
         source=dict(source or {"format": "answers"}),
     )
     with tenant(project_id):
@@ -181,7 +191,7 @@ def _store(row: Score) -> None:
     """Insert, or replace an answer that was not scored."""
     known = Score.objects.filter(run=row.run, problem=row.problem, scorer=row.scorer, repeat=row.repeat)
     if known.filter(status__in=(ScoreStatus.SCORED, ScoreStatus.UNSCORED)).exists():
-        return    # another worker was first
+        return  # another worker was first
     known.delete()
     row.save(force_insert=True)
 

@@ -25,9 +25,7 @@ class Agreement:
     kappa_high: float | None
 
 
-def cohen_kappa(
-    first: Sequence[Hashable], second: Sequence[Hashable], *, confidence: float = 0.95
-) -> Agreement:
+def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable], *, confidence: float = 0.95) -> Agreement:
     """Compare two raters item by item; the SE is Fleiss, Cohen and Everitt's (1969) large-sample one."""
     if len(first) != len(second):
         raise ValueError(f"{len(first)} ratings against {len(second)}; both raters must rate the same items")
@@ -47,8 +45,12 @@ def cohen_kappa(
     se = _kappa_se(cells, row, column, n=n, kappa=kappa, by_chance=by_chance)
     half_width = float(ndtri(0.5 + confidence / 2)) * se
     return Agreement(
-        n=n, agreement=share, kappa=kappa, kappa_se=se,
-        kappa_low=max(-1.0, kappa - half_width), kappa_high=min(1.0, kappa + half_width),
+        n=n,
+        agreement=share,
+        kappa=kappa,
+        kappa_se=se,
+        kappa_low=max(-1.0, kappa - half_width),
+        kappa_high=min(1.0, kappa + half_width),
     )
 
 
@@ -62,9 +64,7 @@ def _kappa_se(
     by_chance: float,
 ) -> float:
     left = 1 - kappa
-    on_diagonal = sum(
-        share * (1 - (row[a] + column[b]) * left) ** 2 for (a, b), share in cells.items() if a == b
-    )
+    on_diagonal = sum(share * (1 - (row[a] + column[b]) * left) ** 2 for (a, b), share in cells.items() if a == b)
     off_diagonal = left**2 * sum(
         share * (column.get(a, 0.0) + row.get(b, 0.0)) ** 2 for (a, b), share in cells.items() if a != b
     )

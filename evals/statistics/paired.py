@@ -25,21 +25,21 @@ class PairedDifference:
     """
 
     num_pairs: int
-    dropped_new: int                     # scored by new only, or unscored by old
-    dropped_old: int                     # scored by old only, or unscored by new
-    mean: float                          # in [-1, 1] for scores in [0, 1]
-    mean_new: float                      # over the pairs
-    mean_old: float                      # over the pairs
-    se: float | None                     # None for a single pair
+    dropped_new: int  # scored by new only, or unscored by old
+    dropped_old: int  # scored by old only, or unscored by new
+    mean: float  # in [-1, 1] for scores in [0, 1]
+    mean_new: float  # over the pairs
+    mean_old: float  # over the pairs
+    se: float | None  # None for a single pair
     num_clusters: int
-    clustered_se: float | None           # with G/(G-1); None for a single cluster
-    clustered_se_plain: float | None     # without the factor
+    clustered_se: float | None  # with G/(G-1); None for a single cluster
+    clustered_se_plain: float | None  # without the factor
     better: int
     worse: int
     equal: int
-    lower: float                         # one-sided lower bound
-    upper: float                         # one-sided upper bound
-    bound: str                           # "t", or "exact" when every pair differs by the same amount
+    lower: float  # one-sided lower bound
+    upper: float  # one-sided upper bound
+    bound: str  # "t", or "exact" when every pair differs by the same amount
     confidence: float
 
 

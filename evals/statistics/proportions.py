@@ -22,11 +22,11 @@ class Share:
 
     successes: int
     n: int
-    share: float | None        # None when n is 0
-    low: float                 # 0 when n is 0: nothing is known
-    high: float                # 1 when n is 0
-    interval: str              # "wilson" or "wilson_clustered"
-    effective_n: float         # n itself, or n over the design effect
+    share: float | None  # None when n is 0
+    low: float  # 0 when n is 0: nothing is known
+    high: float  # 1 when n is 0
+    interval: str  # "wilson" or "wilson_clustered"
+    effective_n: float  # n itself, or n over the design effect
 
 
 def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Share:

@@ -21,11 +21,11 @@ class WinRate:
     wins: int
     ties: int
     losses: int
-    undecided: int                # invalid or error; not part of the rate
-    rate: float | None            # None when nothing was decided
-    se: float | None              # sd of {0, .5, 1} / sqrt(n); None for fewer than two
-    clustered_se: float | None    # over items, when clusters were given
-    low: float | None             # two-sided normal interval, cut to [0, 1]
+    undecided: int  # invalid or error; not part of the rate
+    rate: float | None  # None when nothing was decided
+    se: float | None  # sd of {0, .5, 1} / sqrt(n); None for fewer than two
+    clustered_se: float | None  # over items, when clusters were given
+    low: float | None  # two-sided normal interval, cut to [0, 1]
     high: float | None
     interval: str = "normal"
 
@@ -49,6 +49,13 @@ def win_rate(
         half_width = float(ndtri(0.5 + confidence / 2)) * width
         low, high = max(0.0, rate - half_width), min(1.0, rate + half_width)
     return WinRate(
-        wins=values.count(1.0), ties=values.count(0.5), losses=values.count(0.0),
-        undecided=len(results) - len(values), rate=rate, se=se, clustered_se=clustered, low=low, high=high,
+        wins=values.count(1.0),
+        ties=values.count(0.5),
+        losses=values.count(0.0),
+        undecided=len(results) - len(values),
+        rate=rate,
+        se=se,
+        clustered_se=clustered,
+        low=low,
+        high=high,
     )

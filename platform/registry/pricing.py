@@ -31,7 +31,7 @@ class Usage:
     cache_read: int = 0
     cache_write: int = 0
     output: int = 0
-    reasoning: int = 0    # the part of `output` that was thinking
+    reasoning: int = 0  # the part of `output` that was thinking
 
     def __post_init__(self) -> None:
         for kind in KINDS:
@@ -101,7 +101,10 @@ def usage_from_openai(usage: Mapping[str, Any] | None) -> Usage | None:
     if cached + written > prompt:
         raise InvalidUsage(f"{cached} cached and {written} written tokens in a prompt of {prompt}")
     return Usage(
-        input=prompt - cached - written, cache_read=cached, cache_write=written, output=output,
+        input=prompt - cached - written,
+        cache_read=cached,
+        cache_write=written,
+        output=output,
         reasoning=_count(of_output, "reasoning_tokens"),
     )
 

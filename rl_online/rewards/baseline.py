@@ -12,16 +12,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-DECAY = 0.7     # weight of everything before this batch
-SHRINK = 4.0    # a slice with this many samples counts half for itself, half for the batch mean
+DECAY = 0.7  # weight of everything before this batch
+SHRINK = 4.0  # a slice with this many samples counts half for itself, half for the batch mean
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunningSlice:
     """The decayed past of one slice."""
 
-    total: float    # decayed sum of rewards
-    count: float    # decayed number of samples
+    total: float  # decayed sum of rewards
+    count: float  # decayed number of samples
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,8 +32,8 @@ class BatchBaselines:
     the rest of the batch has mean 1/3, so its baseline is (0 + 4/3) / (1 + 4) = .2667
     """
 
-    per_sample: list[float]                 # aligned with the samples given
-    state: dict[str, RunningSlice]          # slices of the past stay, decayed
+    per_sample: list[float]  # aligned with the samples given
+    state: dict[str, RunningSlice]  # slices of the past stay, decayed
 
 
 def next_baselines(

@@ -34,8 +34,8 @@ class ScoreGate:
     """A score every rewarded answer must reach, e.g. executability at least 1."""
 
     scorer: str
-    at_least: float      # in [0, 1]
-    otherwise: float     # the reward of an answer that does not reach it
+    at_least: float  # in [0, 1]
+    otherwise: float  # the reward of an answer that does not reach it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +43,8 @@ class RewardSpec:
     """One version of the recipe, checked."""
 
     label_weight: float
-    outcomes: Mapping[str, float]                 # accept, reject, silence -> reward before weighting
-    scorers: Mapping[str, float]                  # scorer -> weight; 0 means shown only
+    outcomes: Mapping[str, float]  # accept, reject, silence -> reward before weighting
+    scorers: Mapping[str, float]  # scorer -> weight; 0 means shown only
     gates: tuple[ScoreGate, ...] = ()
     clip: tuple[float, float] = (-1.0, 1.0)
 
@@ -58,9 +58,9 @@ class Reward:
          "unit_tests": {"value": 1, "weight": 0, "part": 0}}
     """
 
-    value: float | None                                    # None: unknown, leave the turn out
+    value: float | None  # None: unknown, leave the turn out
     breakdown: dict[str, Any] = field(default_factory=dict)
-    reason: str = ""                                       # why there is no value, or which gate decided
+    reason: str = ""  # why there is no value, or which gate decided
 
 
 def parse_reward_spec(body: Any) -> RewardSpec:

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -127,3 +128,15 @@ def test_the_report_is_json_and_carries_what_it_prints():
     assert (report["decision"], report["evidence"]["test"]) == ("promote", "non-inferiority")
     assert finding["difference"]["clustered_se"] == pytest.approx(0.0)
     assert (finding["difference"]["bound"], finding["coverage"]) == ("exact", 1.0)
+
+
+def test_a_loss_as_large_as_the_margin_is_rarely_promoted():
+    # 100 problems, 15 % lost and 5 % won: a true difference of -10 points, so at most about 5 % may pass
+    random = Random(0)
+    draw = lambda: random.choices([(0.0, 1.0), (1.0, 0.0), (1.0, 1.0)], weights=[15, 5, 80])[0]  # noqa: E731
+    promoted = 0
+    for _ in range(1000):
+        answers = [draw() for _ in range(100)]
+        candidate, serving = [pair[0] for pair in answers], [pair[1] for pair in answers]
+        promoted += judged(half(candidate=candidate, serving=serving)).kind is Kind.PROMOTE
+    assert promoted / 1000 < 0.07

@@ -9,9 +9,9 @@ import socket
 from typing import Any
 
 from evals.scorers.sandbox.codec import NotPlain, decode, encode
-from evals.scorers.sandbox.wire import receive, send
+from evals.scorers.sandbox.wire import BadFrame, receive, send
 
-MAX_MESSAGE = 500    # characters of an exception's text
+MAX_MESSAGE = 500  # characters of an exception's text
 
 
 def serve(examiner: socket.socket) -> None:
@@ -19,7 +19,10 @@ def serve(examiner: socket.socket) -> None:
     namespace: dict[str, Any] = {"__name__": "answer", "__builtins__": builtins}
     send(examiner, {"ready": True})
     while (request := receive(examiner)) is not None:
-        send(examiner, _reply(request, namespace))
+        try:
+            send(examiner, _reply(request, namespace))
+        except BadFrame as error:
+            send(examiner, {"value": {"t": "opaque", "v": str(error)}})
 
 
 def _reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:

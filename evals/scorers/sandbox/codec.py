@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-MAX_DEPTH = 60              # nesting of a decoded value
-MAX_ITEMS = 100_000         # of an iterator drained for the trip
-MAX_PLAIN_INT = 10**15      # larger ones travel as hexadecimal: parsing decimals is quadratic and capped
+MAX_DEPTH = 60  # nesting of a decoded value
+MAX_ITEMS = 100_000  # of an iterator drained for the trip
+MAX_PLAIN_INT = 10**15  # larger ones travel as hexadecimal: parsing decimals is quadratic and capped
 
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 

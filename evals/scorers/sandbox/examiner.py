@@ -17,8 +17,8 @@ from typing import Any
 from evals.scorers.sandbox.codec import NotPlain, decode, encode
 from evals.scorers.sandbox.wire import BadFrame, receive, send
 
-Verdict = dict[str, Any]    # {"outcome", "detail", "passed", "total"}
-MAX_DETAIL = 1000           # characters
+Verdict = dict[str, Any]  # {"outcome", "detail", "passed", "total"}
+MAX_DETAIL = 1000  # characters
 
 
 class AnswerGone(BaseException):
@@ -134,8 +134,12 @@ def _run_cases(answer: Answer, tests: dict[str, Any]) -> Verdict:
         elif not _equal(result, decode(case["expected"])):
             failures.append(f"{shown} returned {result!r}, expected {decode(case['expected'])!r}")
     total = len(tests["cases"])
-    return _verdict("wrong" if failures else "ok", failures[0] if failures else f"{total} of {total} cases",
-                    passed=total - len(failures), total=total)
+    return _verdict(
+        "wrong" if failures else "ok",
+        failures[0] if failures else f"{total} of {total} cases",
+        passed=total - len(failures),
+        total=total,
+    )
 
 
 def _run_code(answer: Answer, tests: dict[str, Any]) -> Verdict:
@@ -156,8 +160,12 @@ def _run_code(answer: Answer, tests: dict[str, Any]) -> Verdict:
     total = passed + len(failures)
     if not total:
         raise Unsupported("the tests assert nothing")
-    return _verdict("wrong" if failures else "ok", failures[0] if failures else f"{total} of {total} cases",
-                    passed=passed, total=total)
+    return _verdict(
+        "wrong" if failures else "ok",
+        failures[0] if failures else f"{total} of {total} cases",
+        passed=passed,
+        total=total,
+    )
 
 
 _CHECK = ast.parse("check(candidate)").body[0]
@@ -186,7 +194,7 @@ def _equal(result: Any, expected: Any) -> bool:
 def _instance_of(kind: type[Exception], message: str) -> Exception:
     try:
         return kind(message)
-    except TypeError:    # UnicodeDecodeError and its like want more
+    except TypeError:  # UnicodeDecodeError and its like want more
         return AnswerError(f"{kind.__name__}: {message}")
 
 

@@ -29,9 +29,9 @@ from typing import Any
 from evals.scorers.sandbox.confinement import Limits
 from evals.scorers.sandbox.wire import BadFrame, receive, send
 
-LEVELS = ("none", "zygote+seccomp", "bwrap", "zygote+landlock+seccomp")    # weakest first
-START_S = 20.0      # a zygote that has not said hello by then is a fault
-SLACK_S = 5.0       # how long after the deadline the zygote may take to kill and report
+LEVELS = ("none", "zygote+seccomp", "bwrap", "zygote+landlock+seccomp")  # weakest first
+START_S = 20.0  # a zygote that has not said hello by then is a fault
+SLACK_S = 5.0  # how long after the deadline the zygote may take to kill and report
 
 _ROOT = Path(__file__).resolve().parents[3]
 _BOOT = (
@@ -57,8 +57,8 @@ class Outcome(StrEnum):
     CRASH = "crash"
     TIMEOUT = "timeout"
     OOM = "oom"
-    UNSUPPORTED = "unsupported"        # the tests ask what the sandbox cannot do; unscored
-    SANDBOX_FAULT = "sandbox_fault"    # our failure; masked, retried, never a 0
+    UNSUPPORTED = "unsupported"  # the tests ask what the sandbox cannot do; unscored
+    SANDBOX_FAULT = "sandbox_fault"  # our failure; masked, retried, never a 0
 
     @property
     def is_scored(self) -> bool:
@@ -70,13 +70,13 @@ class Execution:
     """What one run came to."""
 
     outcome: Outcome
-    detail: str          # in words, e.g. the first failing case
-    passed: int          # cases
-    total: int           # 0 when nothing was asked
-    level: str           # one of LEVELS
+    detail: str  # in words, e.g. the first failing case
+    passed: int  # cases
+    total: int  # 0 when nothing was asked
+    level: str  # one of LEVELS
     wall_ms: float
-    cpu_ms: float        # of the answer's process alone
-    output: str          # the first bytes the answer printed
+    cpu_ms: float  # of the answer's process alone
+    output: str  # the first bytes the answer printed
 
 
 def failed(outcome: Outcome, detail: str, *, level: str, wall_ms: float = 0.0) -> Execution:
@@ -133,7 +133,7 @@ class Sandbox:
         self.close()
 
     def _ready_zygote(self) -> "_Zygote":
-        if self._owner_pid != os.getpid():    # we were forked: that zygote is our parent's
+        if self._owner_pid != os.getpid():  # we were forked: that zygote is our parent's
             self._zygote, self._owner_pid = None, os.getpid()
         if self._zygote is None:
             self._zygote = _best_zygote(self._wanted, allow_none=self._allow_none)
@@ -174,8 +174,13 @@ class _Zygote:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                _command(theirs.fileno(), wanted), env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()], start_new_session=True,
+                _command(theirs.fileno(), wanted),
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
             )
         try:
             self._control.settimeout(START_S)
@@ -239,8 +244,14 @@ def _execution(said: list[dict[str, Any]], report: dict[str, Any], *, level: str
     outcome, detail = _outcome(said, report)
     verdict = said[1] if len(said) == 2 else {}
     return Execution(
-        outcome=outcome, detail=detail, passed=verdict.get("passed", 0), total=verdict.get("total", 0), level=level,
-        wall_ms=report["wall_ms"], cpu_ms=report["cpu_ms"], output=report["output"],
+        outcome=outcome,
+        detail=detail,
+        passed=verdict.get("passed", 0),
+        total=verdict.get("total", 0),
+        level=level,
+        wall_ms=report["wall_ms"],
+        cpu_ms=report["cpu_ms"],
+        output=report["output"],
     )
 
 

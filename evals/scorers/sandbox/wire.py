@@ -5,7 +5,7 @@ import socket
 import struct
 from typing import Any
 
-MAX_FRAME = 4 << 20     # bytes; code, tests or a returned value
+MAX_FRAME = 4 << 20  # bytes; code, tests or a returned value
 
 
 class BadFrame(ValueError):

@@ -29,9 +29,11 @@ from evals.scorers.sandbox.confinement import (
     Limits,
     adopt_orphans,
     confine,
+    drop_identity,
     hide_from_ptrace,
     landlock_ruleset,
     probe,
+    works,
 )
 from evals.scorers.sandbox.wire import send
 
@@ -45,7 +47,7 @@ WARM = (
     "textwrap", "threading", "time", "timeit", "traceback", "types", "typing", "unicodedata", "urllib.parse",
     "uuid", "warnings", "weakref", "zlib", "zoneinfo",
 )  # fmt: skip
-SETUP_FAILED = 97    # exit status of a child that could not be confined
+SETUP_FAILED = 97  # exit status of a child that could not be confined
 
 
 def main(control: socket.socket, *, wanted: str) -> None:
@@ -64,8 +66,8 @@ def main(control: socket.socket, *, wanted: str) -> None:
         os.chdir(folder)
         readable = [*READABLE, *sys.path, folder]
         ruleset = landlock_ruleset(kernel.landlock_abi, readable=readable) if has_landlock else None
-        drop_identity = level != "none" and os.getuid() == 0
-        zygote = Zygote(control, ruleset=ruleset, seccomp=has_seccomp, drop_identity=drop_identity)
+        nobody = level != "none" and os.getuid() == 0 and works(drop_identity)
+        zygote = Zygote(control, ruleset=ruleset, seccomp=has_seccomp, nobody=nobody)
         gc.collect()
         gc.freeze()
         send(control, {"level": level, "has_seccomp": has_seccomp, "pid": os.getpid()})
@@ -84,11 +86,11 @@ def _level(kernel: Kernel, wanted: str) -> str:
 class Zygote:
     """The fork server. One run at a time: a host that wants more starts more of us."""
 
-    def __init__(self, control: socket.socket, *, ruleset: int | None, seccomp: bool, drop_identity: bool) -> None:
+    def __init__(self, control: socket.socket, *, ruleset: int | None, seccomp: bool, nobody: bool) -> None:
         self._control = control
         self._ruleset = ruleset
         self._seccomp = seccomp
-        self._drop_identity = drop_identity
+        self._nobody = nobody
         self._stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def serve(self) -> None:
@@ -153,7 +155,7 @@ class Zygote:
             wanted = {keep.fileno(), *([also.fileno()] if also else []), *([self._ruleset] if self._ruleset else [])}
             _close_all_but(wanted)
             random.seed(0)
-            confine(limits, ruleset=self._ruleset, seccomp=self._seccomp, drop_identity=self._drop_identity)
+            confine(limits, ruleset=self._ruleset, seccomp=self._seccomp, nobody=self._nobody)
             body()
             status = 0
         except BaseException:
@@ -172,7 +174,7 @@ class Zygote:
                 ready = {descriptor for descriptor, _ in poll.poll(1000 * left + 1)}
                 if pidfd in ready:
                     return _Watched(timed_out=False, output=bytes(kept))
-                if self._control.fileno() in ready:    # the host never speaks during a run: it is gone
+                if self._control.fileno() in ready:  # the host never speaks during a run: it is gone
                     return _Watched(timed_out=True, output=b"")
                 if output in ready:
                     part = os.read(output, 1 << 16)
@@ -192,7 +194,7 @@ class _Watched:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Ended:
-    status: int      # negative: the signal it died of
+    status: int  # negative: the signal it died of
     cpu_ms: float
 
 
@@ -228,7 +230,7 @@ def _children() -> list[int]:
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return [int(pid) for pid in file.read().split()]
-    except FileNotFoundError:    # a kernel without CONFIG_PROC_CHILDREN
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
         return [int(name) for name in os.listdir("/proc") if name.isdigit() and _parent(name) == os.getpid()]
 
 

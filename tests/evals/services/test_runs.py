@@ -51,7 +51,7 @@ def test_an_interrupted_run_goes_on_where_it_was(project, benchmark, scripted, r
         run(project, scripted(right), on_progress=die_after_the_first_batch)
     again = scripted(right)
     finished = run(project, again)
-    assert len(again.asked) == 4    # 16 of 20 were stored
+    assert len(again.asked) == 4  # 16 of 20 were stored
     with tenant(project.id):
         assert (finished.state, EvalRun.objects.count(), Score.objects.count()) == (RunState.DONE, 1, 20)
 

@@ -135,6 +135,13 @@ def bwrap():
         yield sandbox
 
 
+@pytest.fixture(scope="module")
+def seccomp_only():
+    with Sandbox(level="zygote+seccomp") as sandbox:
+        assert sandbox.level == "zygote+seccomp"
+        yield sandbox
+
+
 @pytest.fixture
 def listener():
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -215,10 +222,7 @@ def test_nothing_outside_can_be_reached(name, bare, sandbox):
 
 def test_no_connection_to_a_listener_on_this_machine(listener, bare, sandbox):
     connect = (
-        f"import socket\n"
-        f"def f():\n"
-        f"    socket.create_connection(('127.0.0.1', {listener})).close()\n"
-        f"    return True"
+        f"import socket\ndef f():\n    socket.create_connection(('127.0.0.1', {listener})).close()\n    return True"
     )
     assert bare.run(connect, answers(True), limits=QUICK).outcome is Outcome.OK
     assert sandbox.run(connect, answers(True), limits=QUICK).outcome is Outcome.WRONG
@@ -250,7 +254,7 @@ def test_descriptors_of_the_zygote_are_closed(sandbox):
         "        n += 1\n"
         "    return n"
     )
-    assert sandbox.run(look, answers(1)).outcome is Outcome.OK    # the socket to the examiner
+    assert sandbox.run(look, answers(1)).outcome is Outcome.OK  # the socket to the examiner
 
 
 def test_tests_and_earlier_answers_are_not_in_the_memory_of_an_answer(sandbox):
@@ -354,6 +358,14 @@ def test_an_answer_that_can_kill_the_sandbox_gains_nothing_by_it():
         execution = bare.run("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nwhile True: pass", None)
         assert execution.outcome is Outcome.CRASH
         assert bare.run("x = 1", None).outcome is Outcome.OK
+
+
+NEEDS_LANDLOCK = {"read a file", "list a folder", "read another's memory"}
+
+
+@pytest.mark.parametrize("name", sorted(REACHES.keys() - NEEDS_LANDLOCK))
+def test_without_landlock_only_reading_is_left(name, seccomp_only):
+    assert seccomp_only.run(REACHES[name], answers(True), limits=QUICK).outcome in (Outcome.WRONG, Outcome.CRASH)
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")

@@ -40,6 +40,8 @@ def test_a_wrong_answer_names_the_first_failing_case(sandbox):
         ("def f(a):\n    raise ValueError('no')", Outcome.WRONG),
         ("def f(a):\n    return f(a)", Outcome.WRONG),
         ("def f(a):\n    return object()", Outcome.WRONG),
+        ("def f(a):\n    return 'x' * 5_000_000", Outcome.WRONG),
+        ("def f(a):\n    return iter(int, 1)", Outcome.WRONG),
         ("def f(a):\n    while True: pass", Outcome.TIMEOUT),
         ("import time\ntime.sleep(60)", Outcome.TIMEOUT),
         ("def f(a):\n    return 'x' * 10**10", Outcome.OOM),
@@ -103,7 +105,7 @@ def test_runs_do_not_see_each_other(sandbox):
 
 def test_randomness_repeats(sandbox):
     code = "import random\ndef f(a):\n    return random.random()"
-    tests = {"function": "f", "cases": [{"args": [0], "expected": 0.8444218515250481}]}    # random.seed(0)
+    tests = {"function": "f", "cases": [{"args": [0], "expected": 0.8444218515250481}]}  # random.seed(0)
     assert sandbox.run(code, tests).outcome is Outcome.OK
 
 
