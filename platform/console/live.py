@@ -1,0 +1,100 @@
+"""Server-sent events for pages: rows are polled about once a second and what changed is sent.
+
+A thousand readers of one page cost one query a second: they share each reading, and a reading borrows a database
+connection only while it runs. No Redis, so a live page works when it is away.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from asgiref.sync import sync_to_async
+from django.db import connection
+from django.http import StreamingHttpResponse
+
+POLL_S = 1.0
+HEARTBEAT_S = 15.0
+
+_readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="live")
+Readings = dict[Hashable, "asyncio.Task[Snapshot]"]
+_readings: WeakKeyDictionary[asyncio.AbstractEventLoop, Readings] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """A page's moving parts at one moment."""
+
+    parts: dict[str, str]  # id of an element -> its HTML
+    figures: dict[str, dict[str, Any] | None]  # name of a chart -> its figure
+    is_over: bool = False  # nothing will change any more
+
+    def changed(self, digests: dict[str, str]) -> dict[str, Any] | None:
+        """What differs from the digests of what was sent before, which are brought up to date; None for nothing."""
+        fresh: dict[str, dict[str, Any]] = {"parts": {}, "figures": {}}
+        for kind, items in (("parts", self.parts), ("figures", self.figures)):
+            for name, value in items.items():
+                digest = hashlib.blake2b(json.dumps(value).encode(), digest_size=8).hexdigest()
+                if digests.get(name) != digest:
+                    digests[name] = digest
+                    fresh[kind][name] = value
+        return fresh if fresh["parts"] or fresh["figures"] else None
+
+
+def follow(key: Hashable, read: Callable[[], Snapshot]) -> StreamingHttpResponse:
+    """Stream what `read` returns until it is over; readers with the same `key` share each reading."""
+    response = StreamingHttpResponse(_events(key, read), content_type="text/event-stream")
+    response["Cache-Control"] = "no-cache"
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+async def _events(key: Hashable, read: Callable[[], Snapshot]) -> AsyncIterator[str]:
+    digests: dict[str, str] = {}
+    quiet_s = 0.0
+    yield "retry: 2000\n\n"
+    while True:
+        snapshot = await _reading(key, read)
+        if (fresh := snapshot.changed(digests)) is not None:
+            yield f"event: parts\ndata: {json.dumps(fresh)}\n\n"
+            quiet_s = 0.0
+        elif quiet_s >= HEARTBEAT_S:
+            yield ": still here\n\n"
+            quiet_s = 0.0
+        if snapshot.is_over:
+            yield "event: over\ndata: {}\n\n"
+            return
+        await asyncio.sleep(POLL_S)
+        quiet_s += POLL_S
+
+
+async def _reading(key: Hashable, read: Callable[[], Snapshot]) -> Snapshot:
+    """The reading under way or made within the last second, else a new one."""
+    readings = _readings.setdefault(asyncio.get_running_loop(), {})
+    task = readings.get(key)
+    if task is None:
+        task = readings[key] = asyncio.create_task(_read(read))
+        task.add_done_callback(lambda done: _forget_later(readings, key, done))
+    return await asyncio.shield(task)
+
+
+def _forget_later(readings: Readings, key: Hashable, done: "asyncio.Task[Snapshot]") -> None:
+    if done.cancelled() or done.exception() is not None:
+        readings.pop(key, None)
+    else:
+        done.get_loop().call_later(POLL_S * 0.8, readings.pop, key, None)
+
+
+async def _read(read: Callable[[], Snapshot]) -> Snapshot:
+    return await sync_to_async(_and_return_connection, thread_sensitive=False, executor=_readers)(read)
+
+
+def _and_return_connection(read: Callable[[], Snapshot]) -> Snapshot:
+    try:
+        return read()
+    finally:
+        connection.close()

@@ -1,0 +1,142 @@
+"""Is the loop healthy: signals over time, accept share by checkpoint, rounds, what came of everything received."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, DateTimeField, F, Func, Q, Sum, Value
+from django.utils import timezone
+
+from evals.statistics.proportions import Share, wilson_clustered
+from feedback.models import OutcomeCount, Turn, UserSignal
+from registry.models import AuditEvent, Policy
+from rl_online.models import LearningPlan, UpdateRun, UpdateState
+
+RANGES = {  # preset in the address -> (how far back, width of a bar)
+    "15m": (timedelta(minutes=15), timedelta(minutes=1)),
+    "1h": (timedelta(hours=1), timedelta(minutes=1)),
+    "6h": (timedelta(hours=6), timedelta(minutes=5)),
+    "1d": (timedelta(days=1), timedelta(minutes=20)),
+    "7d": (timedelta(days=7), timedelta(hours=2)),
+    "30d": (timedelta(days=30), timedelta(hours=12)),
+}
+DEFAULT_RANGE = "1h"
+NUM_KINDS = 4  # drawn apart; rarer kinds are drawn together as "other"
+OVER = [state for state in UpdateState.values if UpdateState(state).is_over]
+ACTIVE = [state for state in UpdateState.values if state not in OVER]
+MOVES = ("promote", "promote against the gate", "roll back")  # verbs of the audit trail that change what serves
+EPOCH = datetime(2024, 1, 1, tzinfo=timezone.get_fixed_timezone(0))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignalRates:
+    """Counts a bucket for every kind; `times` are the buckets' starts, without gaps."""
+
+    times: list[datetime]
+    counts: dict[str, list[int]]
+    bucket: timedelta
+
+    @property
+    def total(self) -> int:
+        return sum(map(sum, self.counts.values()))
+
+    @property
+    def bucket_minutes(self) -> float:
+        return self.bucket.total_seconds() / 60
+
+
+def signal_rates(preset: str, now: datetime) -> SignalRates:
+    reach, bucket = RANGES[preset]
+    start = EPOCH + ((now - reach - EPOCH) // bucket + 1) * bucket
+    rows = (
+        UserSignal.objects.filter(at__gte=start, at__lte=now)
+        .annotate(
+            bucket=Func(
+                Value(bucket), F("at"), Value(EPOCH), function="date_bin", output_field=DateTimeField()
+            )
+        )
+        .values_list("bucket", "kind")
+        .annotate(n=Count("id"))
+    )
+    counts: dict[str, dict[datetime, int]] = {}
+    for at, kind, n in rows:
+        counts.setdefault(kind, {})[at] = n
+    if not counts:
+        return SignalRates(times=[], counts={}, bucket=bucket)
+    first = min(at for by_time in counts.values() for at in by_time)
+    times = [first + i * bucket for i in range((now - first) // bucket + 1)]
+    ranked = sorted(counts, key=lambda kind: -sum(counts[kind].values()))
+    series = {kind: [counts[kind].get(at, 0) for at in times] for kind in ranked[:NUM_KINDS]}
+    if rest := ranked[NUM_KINDS:]:
+        series["other"] = [sum(counts[kind].get(at, 0) for kind in rest) for at in times]
+    return SignalRates(times=times, counts=series, bucket=bucket)
+
+
+def accept_shares(policy: Policy, *, last: int = 12) -> list[tuple[int, Share]]:
+    """(version, accept share of settled, shown turns of real users) for the newest `last` versions, oldest first."""
+    turns = Turn.objects.filter(
+        policy=policy.name, version__isnull=False, settled_at__isnull=False, is_shown=True, source="production"
+    )
+    versions = sorted(turns.values_list("version", flat=True).distinct().order_by("-version")[:last])
+    grouped = (
+        turns.filter(version__in=versions)
+        .values_list("version", "user")
+        .annotate(n=Count("id"), accepted=Count("id", filter=Q(outcome="accept")))
+    )
+    outcomes: dict[int, tuple[list[bool], list[str | None]]] = {version: ([], []) for version in versions}
+    for version, user, n, accepted in grouped:
+        outcomes[version][0].extend([True] * accepted + [False] * (n - accepted))
+        outcomes[version][1].extend([user] * n)
+    return [(version, wilson_clustered(*outcomes[version])) for version in versions]
+
+
+def running_update(policy: Policy) -> UpdateRun | None:
+    return (
+        UpdateRun.objects.filter(policy=policy, state__in=ACTIVE)
+        .select_related("policy", "batch", "parent__policy")
+        .order_by("-created_at")
+        .first()
+    )
+
+
+def rounds(policy: Policy, *, last: int = 8) -> list[UpdateRun]:
+    """The newest finished updates that have timings, newest first."""
+    runs = UpdateRun.objects.filter(policy=policy, state__in=OVER).exclude(timings={})
+    return list(runs.select_related("policy").order_by("-created_at")[:last])
+
+
+def total_seconds(run: UpdateRun) -> float:
+    """The whole round; its stages are timed one after the other."""
+    return float(run.timings.get("total", sum(run.timings.values())))
+
+
+def ingestion(since: datetime) -> dict[str, int]:
+    """Outcome -> how many items; whole refused requests are `request:<status>`. Their sum is what was received."""
+    rows = OutcomeCount.objects.filter(hour__gte=since).values_list("outcome").annotate(n=Sum("count"))
+    return dict(rows.order_by("-n"))
+
+
+def num_orphans() -> int:
+    return UserSignal.objects.filter(turn__isnull=True, turn_ref__isnull=False, expired_at__isnull=True).count()
+
+
+def moves(since: datetime) -> list[AuditEvent]:
+    """Promotions and rollbacks, for the marks across time charts."""
+    return list(AuditEvent.objects.filter(verb__in=MOVES, at__gte=since).order_by("at"))
+
+
+def next_update(policy: Policy, plan: LearningPlan) -> dict[str, Any]:
+    """How many labelled turns wait for the next batch and when it is due."""
+    ready = Turn.objects.filter(
+        policy=policy.name, settled_at__isnull=False, source="production", is_excluded=False
+    )
+    last = UpdateRun.objects.filter(policy=policy).order_by("-created_at").values_list("created_at", flat=True).first()
+    if last is not None:
+        ready = ready.filter(settled_at__gt=last)
+    num_ready = ready.count()
+    return {
+        "num_ready": num_ready,
+        "num_missing": max(0, plan.every_turns - num_ready),
+        "percent": min(100, 100 * num_ready // plan.every_turns) if plan.every_turns else 100,
+        "due_at": last + timedelta(minutes=plan.every_minutes) if last and plan.every_minutes else None,
+    }

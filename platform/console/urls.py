@@ -1,0 +1,40 @@
+"""Every page's address: nouns, project first, one permalink per object."""
+
+from django.contrib.auth.views import LogoutView
+from django.urls import include, path, register_converter
+
+from console import references
+from console.views import account, checkpoints, flagged, live, overview, sessions, updates
+
+register_converter(references.CheckpointName, "checkpoint")
+register_converter(references.Reference, "reference")
+
+app_name = "console"
+
+pages = [
+    path("", overview.home, name="project"),
+    path("overview", overview.overview, name="overview"),
+    path("overview/live", live.overview, name="overview-live"),
+    path("sessions", sessions.sessions, name="sessions"),
+    path("sessions/<reference:session>", sessions.session, name="session"),
+    path("flagged", flagged.flagged, name="flagged"),
+    path("flagged/<int:flag>/resolve", flagged.resolve, name="flag-resolve"),
+    path("updates", updates.updates, name="updates"),
+    path("updates/new", updates.trigger, name="update-trigger"),
+    path("updates/learning", updates.learning, name="learning-switch"),
+    path("updates/<uuid:update>", updates.update, name="update"),
+    path("updates/<uuid:update>/live", live.update, name="update-live"),
+    path("updates/<uuid:update>/cancel", updates.cancel, name="update-cancel"),
+    path("checkpoints", checkpoints.checkpoints, name="checkpoints"),
+    path("checkpoints/<checkpoint:name>", checkpoints.checkpoint, name="checkpoint"),
+    path("checkpoints/<checkpoint:name>/promote", checkpoints.promote, name="checkpoint-promote"),
+    path("checkpoints/<checkpoint:name>/roll-back", checkpoints.roll_back, name="checkpoint-roll-back"),
+]
+
+urlpatterns = [
+    path("", account.start, name="start"),
+    path("sign-in", account.SignIn.as_view(), name="sign-in"),
+    path("sign-in/<str:token>", account.sign_in_link, name="sign-in-link"),
+    path("sign-out", LogoutView.as_view(), name="sign-out"),
+    path("p/<slug:project>/", include(pages)),
+]

@@ -1,0 +1,95 @@
+"""Streams of the pages that move: the overview and an update."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth.views import redirect_to_login
+from django.db import connection
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.template.loader import render_to_string
+
+from console.access import member_of
+from console.live import Snapshot, follow
+from console.reads import overview as overview_reads
+from console.reads import policies
+from console.reads import updates as update_reads
+from console.views import overview as overview_page
+from console.views import updates as updates_page
+from registry.errors import NotFound
+from registry.models import Member, Project
+from registry.selectors import memberships
+from registry.tenancy import tenant
+
+Read = Callable[[], Snapshot]
+
+
+async def overview(request: HttpRequest, project: str) -> HttpResponse:
+    preset = request.GET.get("range", overview_reads.DEFAULT_RANGE)
+    preset = preset if preset in overview_reads.RANGES else overview_reads.DEFAULT_RANGE
+    name = request.GET.get("policy")
+
+    def read(project: Project) -> Snapshot:
+        policy = policies.chosen(policies.all_policies(), name)
+        if policy is None:
+            return Snapshot(parts={}, figures={}, is_over=True)
+        context = overview_page.gather(policy, preset) | {"project": project}
+        figures = overview_page.figures(policy, preset)
+        return Snapshot(
+            parts={
+                f"overview-{part}": render_to_string(f"overview/_{part}.html", context)
+                for part in ("keys", "loop", "ingestion")
+            },
+            figures={name.removesuffix("_figure"): figure for name, figure in figures.items()},
+        )
+
+    return await _stream(request, project, ("overview", name, preset), read)
+
+
+async def update(request: HttpRequest, project: str, update: UUID) -> HttpResponse:
+    def read(project: Project) -> Snapshot:
+        run = update_reads.find_update(update)
+        context: dict[str, Any] = updates_page.progress(run) | {"project": project}
+        return Snapshot(
+            parts={"update-progress": render_to_string("updates/_progress.html", context)},
+            figures={name: figure["data"] for name, figure in updates_page.curve_figures(run).items()},
+            is_over=not context["is_live"],
+        )
+
+    return await _stream(request, project, ("update", update), read)
+
+
+async def _stream(
+    request: HttpRequest, slug: str, key: tuple[Hashable, ...], read: Callable[[Project], Snapshot]
+) -> HttpResponse:
+    """As `member_required`, for a view that outlives its request: the tenant is opened anew for every reading."""
+    if request.method != "GET":
+        return HttpResponseNotAllowed(["GET"])
+    user = await request.auser()
+    if not user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    member = member_of(await sync_to_async(_memberships)(user), slug)
+
+    def read_as_tenant() -> Snapshot:
+        with tenant(member.project_id):
+            return read(member.project)
+
+    try:
+        await sync_to_async(_check)(read_as_tenant)
+    except NotFound as error:
+        raise Http404(error.message) from error
+    return follow((member.project_id, *key), read_as_tenant)
+
+
+def _memberships(user: Any) -> list[Member]:
+    return memberships(user)
+
+
+def _check(read: Read) -> None:
+    """One reading before the stream opens, so that what is not there answers 404. Gives its connection back."""
+    try:
+        read()
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()

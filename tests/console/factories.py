@@ -1,0 +1,354 @@
+"""Rows as the loop leaves them behind, without running it: for pages to show.
+
+Every function runs inside `with tenant(project.id):`.
+"""
+
+import hashlib
+import random
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from django.utils import timezone
+
+from evals.models import Score
+from feedback.models import AgentSession, Flag, Label, OutcomeCount, Turn, TurnPayload, UserSignal
+from registry.ids import new_id
+from registry.models import Checkpoint, Deployment, Policy
+from registry.services import audit
+from rl_online.gate import Arm, Evidence, Half, decide
+from rl_online.models import (
+    BatchSample,
+    EngineHolding,
+    GateReport,
+    LearningPlan,
+    RewardBatch,
+    RewardSpec,
+    UpdateMetric,
+    UpdateRun,
+)
+from rl_online.rewards.composite import DEFAULT_BODY
+from rl_online.rewards.update_config import UpdateConfig
+
+
+def digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def make_policy(name: str = "editor", **plan: Any) -> Policy:
+    """A policy that serves its first checkpoint and has a plan."""
+    policy = Policy.objects.create(name=name, source="smollm2")
+    first = make_checkpoint(policy, 1, None, state="serving")
+    Deployment.objects.create(policy=policy, checkpoint=first)
+    LearningPlan.objects.create(policy=policy, reward_spec=make_spec(), **({"every_turns": 96, "min_turns": 64} | plan))
+    return policy
+
+
+def make_spec() -> RewardSpec:
+    spec = {"body": DEFAULT_BODY, "digest": digest(1)}
+    return RewardSpec.objects.get_or_create(name="default", version=1, defaults=spec)[0]
+
+
+def make_checkpoint(policy: Policy, version: int, parent: Checkpoint | None, *, state: str) -> Checkpoint:
+    checkpoint = Checkpoint.objects.create(
+        policy=policy,
+        version=version,
+        parent=parent,
+        state=state,
+        tree_digest=digest(policy.name, version),
+        folder=f"{policy.id}/v{version:06d}",
+        num_bytes=269_060_552,
+        optimizer_step=(version - 1) * 6,
+    )
+    audit("register", "checkpoint", checkpoint, actor="strop", after={"state": state})
+    return checkpoint
+
+
+def make_turn(
+    session_id: str,
+    *,
+    index: int = 0,
+    at: datetime | None = None,
+    version: int | None = 1,
+    user: str | None = "u-1",
+    outcome: str | None = "accept",
+    signals: tuple[str, ...] = ("accept",),
+    completion: str = "    return a + 2",
+    asked: str = "Complete this function:\ndef add_two(a):",
+    edited_to: str | None = None,
+    surface: str = "completion",
+    **columns: Any,
+) -> Turn:
+    """A settled turn with its payload, signals and label; outcome None is not settled yet."""
+    at = at or timezone.now() - timedelta(minutes=5)
+    session, _ = AgentSession.objects.get_or_create(
+        session_id=session_id, defaults={"user": user, "surface": surface, "first_at": at, "last_at": at}
+    )
+    session.last_at, session.num_turns = max(session.last_at, at), session.num_turns + 1
+    session.save()
+    turn = Turn.objects.create(
+        **{
+            "turn_id": new_id(),
+            "session": session,
+            "index": index,
+            "at": at,
+            "policy": "editor" if version is not None else None,
+            "version": version,
+            "user": user,
+            "surface": surface,
+            "language": "python",
+            "input_tokens": 42,
+            "output_tokens": 9,
+            "ttft_ms": 61.5,
+            "latency_ms": 182.0,
+            "finish_reason": "stop",
+            "has_logprobs": version is not None,
+            "num_completion_chars": len(completion),
+        }
+        | columns
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT feedback_ensure_payload_month(%s)", [at])
+    TurnPayload.objects.bulk_create(
+        [
+            TurnPayload(
+                project_id=turn.project_id,
+                turn_id=turn.turn_id,
+                at=at,
+                messages=[{"role": "user", "content": asked}],
+                completion=completion,
+            )
+        ]
+    )
+    for order, kind in enumerate(signals):
+        make_signal(turn, kind, at=at + timedelta(seconds=3 + order))
+    if edited_to is not None:
+        make_signal(turn, "edit", at=at + timedelta(seconds=6), text=edited_to)
+    if outcome is not None:
+        settle(turn, outcome)
+    return turn
+
+
+def make_signal(turn: Turn, kind: str, *, at: datetime, text: str | None = None) -> UserSignal:
+    return UserSignal.objects.create(
+        signal_id=new_id(), turn_ref=turn.turn_id, turn=turn, kind=kind, at=at, user=turn.user, text=text
+    )
+
+
+def settle(turn: Turn, outcome: str) -> Label:
+    value = {"accept": 1.0, "reject": -1.0}.get(outcome, 0.0)
+    label = Label.objects.create(
+        turn=turn, recipe_version=1, outcome=outcome, value=value, reason=f"{outcome} 3.0 s after the answer"
+    )
+    turn.label, turn.outcome, turn.settled_at = label, outcome, turn.at + timedelta(seconds=5)
+    turn.save()
+    return label
+
+
+def make_flag(turn: Turn, rule: str = "tests_disagree", **columns: Any) -> Flag:
+    return Flag.objects.create(
+        turn=turn, rule=rule, reason="the tests pass, the user rejected it: one of them is wrong", **columns
+    )
+
+
+def make_score(turn: Turn, value: float | None, *, scorer: str = "unit_tests") -> Score:
+    status = "scored" if value is not None else "infra"
+    return Score.objects.create(
+        turn_ref=turn.turn_id, scorer=scorer, status=status, value=value, explanation="3 of 3 tests passed"
+    )
+
+
+def make_batch(policy: Policy, turns: list[Turn]) -> RewardBatch:
+    rewards = {"accept": 0.75, "reject": -0.25}
+    values = [rewards.get(turn.outcome or "", 0.0) for turn in turns]
+    batch = RewardBatch.objects.create(
+        policy=policy,
+        digest=digest("batch", new_id()),
+        kind="rl",
+        reward_spec=make_spec(),
+        num_samples=len(turns),
+        num_tokens=51 * len(turns),
+        reward_mean=sum(values) / max(1, len(values)),
+        dropped={"origin_unknown": 3, "too_old": 1},
+    )
+    BatchSample.objects.bulk_create(
+        BatchSample(
+            batch=batch,
+            turn_ref=turn.turn_id,
+            session_ref=turn.session.session_id,
+            label_id=turn.label_id,
+            slice="completion",
+            reward=value,
+            baseline=0.2,
+        )
+        for turn, value in zip(turns, values, strict=True)
+    )
+    return batch
+
+
+def make_update(
+    policy: Policy,
+    batch: RewardBatch,
+    *,
+    parent: Checkpoint,
+    version: int,
+    state: str = "promoted",
+    checkpoint: Checkpoint | None = None,
+    steps: int = 6,
+    **columns: Any,
+) -> UpdateRun:
+    config = UpdateConfig()
+    now = timezone.now()
+    is_over = state in ("promoted", "held", "cancelled", "failed")
+    run = UpdateRun.objects.create(
+        **{
+            "policy": policy,
+            "batch": batch,
+            "parent": parent,
+            "checkpoint": checkpoint,
+            "version": version,
+            "state": state,
+            "trigger": "schedule",
+            "requested_by": "strop",
+            "config": config.to_json(),
+            "config_digest": config.digest,
+            "seed": version,
+            "step": steps,
+            "num_steps": 6,
+            "seconds_left": None if is_over else 12.0,
+            "tokens_per_s": 2431.0,
+            "timings": {"wait": 0.4, "seal": 0.6, "train": 21.3, "prove": 31.0, "publish": 1.2, "swap": 2.1}
+            if is_over
+            else {},
+            "started_at": now - timedelta(seconds=50),
+            "finished_at": now if is_over else None,
+        }
+        | columns
+    )
+    for step in range(1, steps + 1):
+        UpdateMetric.objects.create(run=run, step=step, values=metrics(step))
+    return run
+
+
+def metrics(step: int) -> dict[str, float]:
+    return {
+        "reward_mean": 0.21 + 0.03 * step,
+        "loss": -0.02 * step,
+        "kl": 0.0008 * step * step,
+        "ratio_mean": 1 + 0.004 * step,
+        "grad_norm": 1.8 / step,
+        "masked_share": 0.01 * step,
+    }
+
+
+def make_report(checkpoint: Checkpoint, baseline: Checkpoint, *, gain: float = 0.08, run: UpdateRun | None = None):
+    """A real decision on made-up scores: `gain` is how many more problems the candidate solves."""
+    chance = random.Random(checkpoint.version)
+    halves = []
+    for name, base in (("seen families", 0.45), ("unseen families", 0.40)):
+        keys = [f"{name[:1]}{i}" for i in range(100)]
+        old = {key: float(chance.random() < base) for key in keys}
+        new = {key: _moved(value, gain, chance) for key, value in old.items()}
+        halves.append(
+            Half(
+                name=name,
+                families={key: f"family {i % 8}" for i, key in enumerate(keys)},
+                candidate=new,
+                baselines=(
+                    Arm(role="serving", checkpoint=str(baseline), scores=old),
+                    Arm(role="first", checkpoint=f"{checkpoint.policy.name}@1", scores=old),
+                ),
+            )
+        )
+    decision = decide(Evidence(candidate=str(checkpoint), halves=tuple(halves))).to_json()
+    return GateReport.objects.create(
+        checkpoint=checkpoint,
+        run=run,
+        decision=decision["decision"],
+        reasons=decision["reasons"],
+        evidence=decision["evidence"],
+        judge=JUDGE,
+    )
+
+
+JUDGE = {
+    "name": "pairwise", "model": "smollm2-135m (frozen base)", "num_pairs": 10, "wins": 4, "ties": 3, "losses": 2,
+    "invalid": 1, "errors": 0, "win_rate": 0.61, "low": 0.35, "high": 0.82, "agreement": 0.55, "agreement_low": 0.28,
+    "agreement_high": 0.79, "kappa": 0.12, "kappa_low": -0.3, "kappa_high": 0.5, "num_compared": 9, "has_vote": False,
+    "sentence": "shown without a vote: agreement with the tests is not above chance",
+}  # fmt: skip
+
+
+def _moved(value: float, gain: float, chance: random.Random) -> float:
+    """Some answers change; `gain` above 0 turns wrong into right, below 0 right into wrong."""
+    if value == (0.0 if gain > 0 else 1.0) and chance.random() < abs(gain) * 2:
+        return 1.0 - value
+    return value
+
+
+@dataclass
+class Loop:
+    """Everything `make_loop` made."""
+
+    policy: Policy
+    turns: list[Turn] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    updates: list[UpdateRun] = field(default_factory=list)
+    flags: list[Flag] = field(default_factory=list)
+
+
+def make_loop(*, num_turns: int = 40, is_training: bool = True) -> Loop:
+    """A loop after two rounds: version 2 promoted, 3 held, 4 in training; sessions of several users, three flags."""
+    chance = random.Random(0)
+    policy = make_policy()
+    loop = Loop(policy)
+    first = Checkpoint.objects.get(policy=policy, version=1)
+    second = make_checkpoint(policy, 2, first, state="serving")
+    third = make_checkpoint(policy, 3, second, state="candidate")
+    Checkpoint.objects.filter(pk=first.pk).update(state="retired")
+    Deployment.objects.update(checkpoint=second, previous=first, fence=2)
+    loop.checkpoints = [first, second, third]
+    now = timezone.now()
+    for i in range(num_turns):
+        version = 1 + (i * 2 // num_turns)
+        outcome = "accept" if chance.random() < 0.35 + 0.2 * version else chance.choice(["reject", "silence"])
+        loop.turns.append(
+            make_turn(
+                f"edit-{i // 3}",
+                index=i % 3,
+                at=now - timedelta(minutes=50 * (num_turns - i) / num_turns),
+                version=version,
+                user=f"u-{i // 3 % 7}",
+                outcome=outcome,
+                signals=("shown",) if outcome == "silence" else ("shown", outcome),
+                completion=chance.choice(["    return a + 2", "    return a * a", "    return sorted(a)[-1]"]),
+                edited_to="    return a + 2  # checked" if i % 11 == 0 else None,
+            )
+        )
+        make_score(loop.turns[-1], float(outcome == "accept"))
+    make_turn("edit-open", outcome=None, signals=("shown",), version=2)
+    loop.flags = [make_flag(turn) for turn in loop.turns[1:4]]
+    half = num_turns // 2
+    promoted = make_update(
+        policy, make_batch(policy, loop.turns[:half]), parent=first, version=2, checkpoint=second, state="promoted"
+    )
+    make_report(second, first, gain=0.08, run=promoted)
+    audit(
+        "promote", "checkpoint", second, actor="strop",
+        before={"serving": str(first)}, after={"serving": str(second), "fence": 2},
+    )  # fmt: skip
+    held = make_update(
+        policy, make_batch(policy, loop.turns[half:]), parent=second, version=3, checkpoint=third, state="held"
+    )
+    make_report(third, second, gain=-0.12, run=held)
+    loop.updates = [promoted, held]
+    if is_training:
+        loop.updates.append(
+            make_update(policy, make_batch(policy, []), parent=second, version=4, state="training", steps=4)
+        )
+    EngineHolding.objects.create(engine="engine-1", checkpoint=second, tree_digest=second.tree_digest)
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    for name, n in (("accepted", 1204), ("duplicate", 31), ("invalid", 2), ("request:401", 1)):
+        OutcomeCount.objects.create(hour=hour, outcome=name, count=n)
+    return loop

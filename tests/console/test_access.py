@@ -1,0 +1,181 @@
+"""Every address of the console by owner, engineer, reviewer, viewer, a member of another project, and nobody.
+
+The table is checked against the address list itself: an address without a row fails.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.urls import get_resolver, reverse
+
+from console import urls
+from registry.tenancy import tenant
+from tests.console import factories
+
+ENGINEERS = {"owner": 302, "engineer": 302, "reviewer": 403, "viewer": 403}
+EVERYONE = {"owner": 200, "engineer": 200, "reviewer": 200, "viewer": 200}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What each role is answered; strangers always get 404 and nobody is always sent to sign in."""
+
+    answers: dict[str, int]
+    kwargs: dict[str, str] = field(default_factory=dict)  # of the address: names of facts of the made loop
+    post: dict[str, Any] | None = None
+
+
+TABLE = {
+    "project": Row(dict.fromkeys(EVERYONE, 302)),
+    "overview": Row(EVERYONE),
+    "overview-live": Row(EVERYONE),
+    "sessions": Row(EVERYONE),
+    "session": Row(EVERYONE, {"session": "session"}),
+    "flagged": Row(EVERYONE),
+    "flag-resolve": Row(ENGINEERS | {"reviewer": 302}, {"flag": "flag"}, post={"resolution": "fine"}),
+    "updates": Row(EVERYONE),
+    "update-trigger": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
+    "learning-switch": Row(ENGINEERS, post={"policy": "editor", "to": "pause"}),
+    "update": Row(EVERYONE, {"update": "update"}),
+    "update-live": Row(EVERYONE, {"update": "update"}),
+    "update-cancel": Row(ENGINEERS, {"update": "update"}, post={}),
+    "checkpoints": Row(EVERYONE),
+    "checkpoint": Row(EVERYONE, {"name": "checkpoint"}),
+    "checkpoint-promote": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "looked at it"}),
+    "checkpoint-roll-back": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "worse"}),
+}
+
+
+@pytest.fixture
+def facts(loop):
+    return {
+        "session": "edit-0",
+        "flag": loop.flags[0].pk,
+        "update": loop.updates[-1].id,
+        "checkpoint": "editor@3",
+    }
+
+
+def call(client, name, facts, *, slug="editor"):
+    row = TABLE[name]
+    url = reverse(f"console:{name}", kwargs={"project": slug} | {key: facts[of] for key, of in row.kwargs.items()})
+    return client.get(url) if row.post is None else client.post(url, row.post)
+
+
+def finish(response):
+    """Close a stream without reading it to its end."""
+    if response.streaming:
+        response.close()
+    return response
+
+
+def test_every_address_under_a_project_has_a_row():
+    assert {pattern.name for pattern in urls.pages} == set(TABLE)
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("role", ["owner", "engineer", "reviewer", "viewer"])
+def test_a_member_gets_what_the_role_allows(client, request, facts, name, role):
+    client.force_login(request.getfixturevalue(role))
+    assert finish(call(client, name, facts)).status_code == TABLE[name].answers[role]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_member_of_another_project_finds_nothing(client, stranger, facts, name):
+    client.force_login(stranger)
+    assert call(client, name, facts).status_code == 404
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_someone_without_any_project_finds_nothing(client, django_user_model, facts, name):
+    client.force_login(django_user_model.objects.create_user("alone"))
+    assert call(client, name, facts).status_code == 404
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_nobody_is_sent_to_sign_in(client, facts, name):
+    response = call(client, name, facts)
+    assert response.status_code == 302 and response.url.startswith("/sign-in?next=")
+
+
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.kwargs])
+def test_an_owner_does_not_find_another_projects_objects(client, stranger, facts, name):
+    client.force_login(stranger)
+    assert call(client, name, facts, slug="other").status_code == 404
+
+
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.post is not None])
+def test_what_changes_something_is_never_a_get(as_owner, facts, name):
+    url = reverse(
+        f"console:{name}", kwargs={"project": "editor"} | {key: facts[of] for key, of in TABLE[name].kwargs.items()}
+    )
+    assert as_owner.get(url).status_code == 405
+
+
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.post is not None])
+def test_a_form_without_its_token_is_refused(django_user_model, facts, owner, name):
+    from django.test import Client
+
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(owner)
+    assert call(strict, name, facts).status_code == 403
+
+
+def test_the_start_leads_to_the_project_visited_last(client, owner, project, other_project):
+    from registry.models import Member
+
+    with tenant(other_project.id):
+        Member.objects.create(user=owner, role="viewer")
+    client.force_login(owner)
+    client.get("/p/other/overview")
+    assert client.get("/").url == "/p/other/overview"
+
+
+def test_the_start_without_a_project_says_how_to_get_one(client, django_user_model):
+    client.force_login(django_user_model.objects.create_user("alone"))
+    assert "not a member of any project" in client.get("/").content.decode()
+
+
+def test_a_password_signs_in(client, owner):
+    response = client.post("/sign-in", {"username": "owner", "password": "owner-password"})
+    assert response.url == "/" and client.get("/").status_code == 302
+
+
+def test_a_wrong_password_does_not(client, owner):
+    page = client.post("/sign-in", {"username": "owner", "password": "guess"}).content.decode()
+    assert "do not match" in page
+
+
+def test_a_sign_in_link_works_once(client, owner, project):
+    from registry.signin import sign_in_token
+
+    url = reverse("console:sign-in-link", args=[sign_in_token(owner)])
+    assert client.get(url).url == "/"
+    client.logout()
+    assert client.get(url).url == "/sign-in"
+
+
+def test_an_error_page_names_the_request(client):
+    response = client.get("/no/such/page")
+    assert response.status_code == 404 and response["x-request-id"] in response.content.decode()
+
+
+def test_a_missing_role_is_named(client, viewer, facts):
+    client.force_login(viewer)
+    page = call(client, "update-trigger", facts).content.decode()
+    assert "needs the role engineer; yours is viewer" in page
+
+
+def test_every_page_forbids_scripts_from_elsewhere(as_owner, facts):
+    policy = call(as_owner, "overview", facts)["content-security-policy"]
+    assert "script-src 'self'" in policy and "unsafe-eval" not in policy
+
+
+def test_no_address_is_shared_by_two_names():
+    routes = [str(pattern.pattern) for pattern in urls.pages]
+    assert len(routes) == len(set(routes)) and get_resolver() is not None
+
+
+def test_factories_make_a_loop_with_a_held_checkpoint(loop):
+    assert factories.GateReport._base_manager.filter(decision="hold").count() == 0  # outside a tenant nothing is seen
