@@ -32,7 +32,7 @@ class Trigger:
 
 
 def decide_trigger(situation: Situation, rhythm: Rhythm) -> Trigger:
-    """Due at N turns, or with `min_turns` of them when T minutes have passed since the last update or the first turn."""
+    """Due at N turns; or with `min_turns` of them, T minutes after the last update or, before one, the first turn."""
     if situation.is_paused:
         return Trigger(is_due=False, reason="learning is paused")
     if situation.is_updating:
