@@ -234,3 +234,22 @@ def test_the_newest_valid_price_card_counts(project):
             )
     assert prices_of(project.id, "m").input_usd == 2
     assert prices_of(project.id, "unknown") is None
+
+
+@pytest.fixture(params=["http", "gateway", "scripted"])
+def completer(request, serve, settings, project, scripted):
+    """Every implementation of the Completer protocol, answering `hello` or ` world`."""
+    if request.param == "scripted":
+        return scripted(lambda prompt: " world" if isinstance(prompt, str) else "hello")
+    server = serve((200, {}, GOOD))
+    settings.PUBLIC_URL = server.url.removesuffix("/v1")
+    return to(server) if request.param == "http" else GatewayCompleter(project.id, "editor@3")
+
+
+def test_every_completer_answers_chats_and_raw_text_many_at_once(completer):
+    async def many():
+        async with completer:
+            asked = [completer.complete(prompt, {}) for prompt in (CHAT, "hello,") for _ in range(10)]
+            return [completion.text for completion in await asyncio.gather(*asked)]
+
+    assert asyncio.run(many()) == ["hello"] * 10 + [" world"] * 10
