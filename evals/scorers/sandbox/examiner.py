@@ -5,7 +5,8 @@ imported benchmarks are not ours either, and it is the only process besides the 
 
 Tests are {"function": name, "cases": [{"args", "kwargs", "expected" or "raises"}]} or {"function": name, "code":
 source}, in which that function, also called `candidate`, is callable; every top-level `assert` counts as one case, and
-a function `check(candidate)` is called. None loads the answer and asks nothing.
+a function `check(candidate)` is called. `setup` is source of ours to run before `code`, for helpers the tests need.
+None loads the answer and asks nothing.
 """
 
 import ast
@@ -144,7 +145,13 @@ def _run_cases(answer: Answer, tests: dict[str, Any]) -> Verdict:
 
 def _run_code(answer: Answer, tests: dict[str, Any]) -> Verdict:
     source, call = tests["code"], answer.function(tests["function"])
-    namespace: dict[str, Any] = {"__name__": "tests", tests["function"]: call, "candidate": call}
+    namespace: dict[str, Any] = {"__name__": "tests"}
+    try:
+        for statement in _statements(tests.get("setup", "")):
+            _execute(statement, namespace)
+    except Exception as error:
+        raise Unsupported(f"the setup of the tests raised {type(error).__name__}: {error}") from error
+    namespace |= {tests["function"]: call, "candidate": call}
     passed, failures = 0, []
     for statement in _statements(source):
         is_case = isinstance(statement, ast.Assert) or statement is _CHECK

@@ -80,10 +80,22 @@ def test_a_check_function_as_in_humaneval_is_called(sandbox):
     assert sandbox.run("def f(a):\n    return 3", tests).outcome is Outcome.WRONG
 
 
+def test_helpers_of_the_tests_are_ours_and_not_the_answers(sandbox):
+    setup = "def double(a):\n    return 2 * a\ndef f(a):\n    return None"
+    tests = {"function": "f", "setup": setup, "code": "assert f(1) == double(1) + 1"}
+    assert sandbox.run(RIGHT, tests).outcome is Outcome.OK
+    assert sandbox.run("def double(a): return 0\ndef f(a): return 1", tests).outcome is Outcome.WRONG
+
+
 def test_tests_that_pass_a_function_cannot_be_run_here_and_are_no_zero(sandbox):
     execution = sandbox.run("def f(g):\n    return g(1)", {"function": "f", "code": "assert f(lambda x: x) == 1"})
     assert execution.outcome is Outcome.UNSUPPORTED
     assert not execution.outcome.is_scored
+
+
+def test_a_setup_that_fails_is_the_benchmarks_fault(sandbox):
+    tests = {"function": "f", "setup": "1 / 0", "code": "assert f(1) == 3"}
+    assert sandbox.run(RIGHT, tests).outcome is Outcome.UNSUPPORTED
 
 
 def test_tests_that_assert_nothing_prove_nothing(sandbox):
