@@ -54,10 +54,10 @@ def needs_running(function: F) -> F:
         except StropError as error:
             raise click.ClickException(f"{error.field}: {error}" if error.field else str(error)) from None
         except OperationalError as error:
-            where = settings.HOME.root
-            raise click.ClickException(
-                f"cannot reach the database of {where}; is `strop up` running there? {error}"
-            ) from None
+            where = (
+                f"{settings.HOME.root}; is `strop up` running there?" if not settings.DATABASE_URL else "DATABASE_URL"
+            )
+            raise click.ClickException(f"cannot reach the database of {where} {str(error).splitlines()[0]}") from None
 
     return wrapped  # type: ignore[return-value]
 
