@@ -1,6 +1,5 @@
 """`POST /v1/events`: read the body, hand its items to `record_items`, answer with the receipt."""
 
-from datetime import timedelta
 from uuid import UUID
 
 import msgspec
@@ -11,12 +10,11 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from feedback import wire
-from feedback.services import outcomes, pressure
+from feedback.services import door, outcomes
 from feedback.services.record import RETRY_AFTER_S, Receipt, record_items
 from registry.auth import authenticate
 from registry.errors import InvalidInput, StropError, TooLarge, Unavailable, UnsupportedMedia
 from registry.models import Scope
-from registry.services import project_settings
 from registry.tenancy import tenant
 
 
@@ -27,7 +25,6 @@ def events(request: HttpRequest) -> HttpResponse:
     project_id = None
     try:
         project_id = _project(request)
-        pressure.check(project_id)
         receipt = _take(request, project_id)
     except Unavailable as error:
         return _refused(request, error, None)  # the count would go to the database that is away
@@ -46,9 +43,8 @@ def _project(request: HttpRequest) -> UUID:
 
 
 def _take(request: HttpRequest, project_id: UUID) -> Receipt:
+    max_age = door.pass_through(project_id)
     received_at = timezone.now()
-    with tenant(project_id):
-        max_age = timedelta(days=project_settings(project_id).horizon_days)
     try:
         items = wire.parse_request(_body(request), received_at=received_at, max_age=max_age)
     except wire.TooLargeRequest as error:

@@ -170,10 +170,8 @@ def _store(project_id: UUID, fresh: Sequence[Item], received_at: datetime) -> in
     turns = [item for item in fresh if isinstance(item, TurnItem)]
     signals = [item for item in fresh if isinstance(item, SignalItem)]
     staging.stage(turns, signals)
-    if turns:
-        window = timedelta(seconds=project_settings(project_id).decision_window_s)
-        staging.insert_turns(project_id, received_at=received_at, settle_due=received_at + window)
-    num_orphans = staging.insert_signals(project_id, received_at=received_at) if signals else 0
+    window = timedelta(seconds=project_settings(project_id).decision_window_s)
+    num_orphans = staging.insert(project_id, received_at=received_at, settle_due=received_at + window)
     # New turns too: a signal that was being stored at the same moment is joined by whichever job runs last.
     touched = sorted({turn.id for turn in turns} | {signal.turn for signal in signals if signal.turn})
     for start in range(0, len(touched), TURNS_PER_JOB):

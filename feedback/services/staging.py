@@ -50,70 +50,53 @@ def stage(turns: Sequence[TurnItem], signals: Sequence[SignalItem]) -> None:
             _copy(cursor, "COPY feedback_staged_signal FROM STDIN", map(_signal_line, signals))
 
 
-def insert_turns(project_id: UUID, *, received_at: datetime, settle_due: datetime) -> None:
-    """Sessions, turns and payloads from the staged turns; signals that waited for one of them are joined."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            INSERT INTO feedback_agentsession (project_id, session_id, "user", surface, first_at, last_at, num_turns)
-            SELECT %s, session, min("user"), min(surface), min(at), max(at), count(*)
-            FROM feedback_staged_turn GROUP BY session ORDER BY session
-            ON CONFLICT (project_id, session_id) DO UPDATE SET
-              "user" = least(feedback_agentsession."user", excluded."user"),
-              surface = least(feedback_agentsession.surface, excluded.surface),
-              first_at = least(feedback_agentsession.first_at, excluded.first_at),
-              last_at = greatest(feedback_agentsession.last_at, excluded.last_at),
-              num_turns = feedback_agentsession.num_turns + excluded.num_turns
-            """,
-            [project_id],
-        )
-        cursor.execute(
-            f"""
-            INSERT INTO feedback_turn
-              (project_id, turn_id, session_id, received_at, settle_due, is_excluded, {_TURN_COLUMNS})
-            SELECT %s, turn_id,
-              (SELECT id FROM feedback_agentsession a WHERE a.project_id = %s AND a.session_id = staged.session),
-              %s, CASE WHEN is_shown THEN %s::timestamptz END, false, {_TURN_COLUMNS}
-            FROM feedback_staged_turn staged ORDER BY turn_id
-            """,  # noqa: S608 - the columns are a constant
-            [project_id, project_id, received_at, settle_due],
-        )
-        cursor.execute(
-            f"""
-            INSERT INTO feedback_turnpayload (project_id, {_PAYLOAD_COLUMNS})
-            SELECT %s, {_PAYLOAD_COLUMNS} FROM feedback_staged_turn ORDER BY turn_id
-            """,  # noqa: S608
-            [project_id],
-        )
-        cursor.execute(
-            """
-            UPDATE feedback_usersignal waiting SET turn_id = turn.id
-            FROM feedback_staged_turn staged
-            JOIN feedback_turn turn ON turn.project_id = %s AND turn.turn_id = staged.turn_id
-            WHERE waiting.project_id = %s AND waiting.turn_ref = staged.turn_id
-              AND waiting.turn_id IS NULL AND waiting.expired_at IS NULL
-            """,
-            [project_id, project_id],
-        )
+def insert(project_id: UUID, *, received_at: datetime, settle_due: datetime) -> int:
+    """Sessions, turns, payloads and signals from what is staged; returns how many of its signals wait for their turn.
 
-
-def insert_signals(project_id: UUID, *, received_at: datetime) -> int:
-    """Signals from the staged ones, joined to their turns; returns how many still wait for theirs."""
+    Signals are joined to their turns, those that waited for one of these turns too. One round trip to the database.
+    """
+    names = {"project": project_id, "received_at": received_at, "settle_due": settle_due}
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            WITH inserted AS (
-              INSERT INTO feedback_usersignal (project_id, received_at, turn_id, {_SIGNAL_COLUMNS})
-              SELECT %s, %s,
-                (SELECT id FROM feedback_turn t WHERE t.project_id = %s AND t.turn_id = staged.turn_ref),
-                {_SIGNAL_COLUMNS}
-              FROM feedback_staged_signal staged ORDER BY signal_id
-              RETURNING turn_ref, turn_id)
-            SELECT count(*) FROM inserted WHERE turn_ref IS NOT NULL AND turn_id IS NULL
-            """,  # noqa: S608
-            [project_id, received_at, project_id],
-        )
+        cursor.execute(_INSERT, names)
+        while cursor.nextset():
+            pass
         return cursor.fetchone()[0]
+
+
+_INSERT = f"""
+INSERT INTO feedback_agentsession (project_id, session_id, "user", surface, first_at, last_at, num_turns)
+SELECT %(project)s, session, min("user"), min(surface), min(at), max(at), count(*)
+FROM feedback_staged_turn GROUP BY session ORDER BY session
+ON CONFLICT (project_id, session_id) DO UPDATE SET
+  "user" = least(feedback_agentsession."user", excluded."user"),
+  surface = least(feedback_agentsession.surface, excluded.surface),
+  first_at = least(feedback_agentsession.first_at, excluded.first_at),
+  last_at = greatest(feedback_agentsession.last_at, excluded.last_at),
+  num_turns = feedback_agentsession.num_turns + excluded.num_turns;
+
+INSERT INTO feedback_turn (project_id, turn_id, session_id, received_at, settle_due, is_excluded, {_TURN_COLUMNS})
+SELECT %(project)s, turn_id,
+  (SELECT id FROM feedback_agentsession a WHERE a.project_id = %(project)s AND a.session_id = staged.session),
+  %(received_at)s, CASE WHEN is_shown THEN %(settle_due)s::timestamptz END, false, {_TURN_COLUMNS}
+FROM feedback_staged_turn staged ORDER BY turn_id;
+
+INSERT INTO feedback_turnpayload (project_id, {_PAYLOAD_COLUMNS})
+SELECT %(project)s, {_PAYLOAD_COLUMNS} FROM feedback_staged_turn ORDER BY turn_id;
+
+UPDATE feedback_usersignal waiting SET turn_id = turn.id
+FROM feedback_staged_turn staged
+JOIN feedback_turn turn ON turn.project_id = %(project)s AND turn.turn_id = staged.turn_id
+WHERE waiting.project_id = %(project)s AND waiting.turn_ref = staged.turn_id
+  AND waiting.turn_id IS NULL AND waiting.expired_at IS NULL;
+
+WITH inserted AS (
+  INSERT INTO feedback_usersignal (project_id, received_at, turn_id, {_SIGNAL_COLUMNS})
+  SELECT %(project)s, %(received_at)s,
+    (SELECT id FROM feedback_turn t WHERE t.project_id = %(project)s AND t.turn_id = staged.turn_ref), {_SIGNAL_COLUMNS}
+  FROM feedback_staged_signal staged ORDER BY signal_id
+  RETURNING turn_ref, turn_id)
+SELECT count(*) FROM inserted WHERE turn_ref IS NOT NULL AND turn_id IS NULL;
+"""  # noqa: S608 - the columns are constants
 
 
 def join_waiting(project_id: UUID, turn_refs: Sequence[str]) -> None:

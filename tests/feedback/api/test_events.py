@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 
 from feedback.models import LedgerItem, OutcomeCount, Turn, TurnPayload, UserSignal
-from feedback.services import pressure
+from feedback.services import door
 from jobs.models import Job
 from registry.auth import internal_token
 from registry.tenancy import tenant
@@ -245,10 +245,10 @@ def test_too_old_and_too_early_items_are_refused_and_imports_are_not(outcomes):
 
 def test_while_labelling_is_far_behind_requests_are_refused_before_anything_is_written(send, project):
     send(signal())
-    Job.objects.update(run_at=datetime.now(UTC) - timedelta(seconds=pressure.MAX_WAIT_S + 60))
-    pressure.forget()
+    Job.objects.update(run_at=datetime.now(UTC) - timedelta(seconds=door.MAX_WAIT_S + 60))
+    door.forget()
     reply = send(turn())
-    assert (reply.status_code, reply["Retry-After"]) == (429, str(pressure.RETRY_AFTER_S))
+    assert (reply.status_code, reply["Retry-After"]) == (429, str(door.RETRY_AFTER_S))
     with tenant(project.id):
         assert Turn.objects.count() == 0
     assert counts(project) == {"accepted": 1, "request:429": 1}

@@ -110,17 +110,18 @@ def test_the_same_items_from_four_connections_at_once_are_stored_once(shared_pro
 
 
 def test_a_connection_cut_in_the_middle_is_retried_once_whole(shared_project, monkeypatch):
-    insert = staging.insert_turns
+    insert = staging.insert
     cuts = [1]
 
     def cut_once(*args, **options):
-        insert(*args, **options)
+        num_orphans = insert(*args, **options)
         if cuts:
             cuts.pop()
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        return num_orphans
 
-    monkeypatch.setattr(staging, "insert_turns", cut_once)
+    monkeypatch.setattr(staging, "insert", cut_once)
     receipt = record_items(shared_project.id, ITEMS, received_at=NOW)
     assert receipt.outcomes == {"accepted": 40}
     with tenant(shared_project.id):
@@ -134,7 +135,7 @@ def test_a_database_that_stays_away_is_unavailable_and_nothing_is_stored(shared_
         calls.append(1)
         raise OperationalError("the server closed the connection")
 
-    monkeypatch.setattr(staging, "insert_turns", fail)
+    monkeypatch.setattr(staging, "insert", fail)
     with pytest.raises(Unavailable) as refused:
         record_items(shared_project.id, ITEMS, received_at=NOW)
     assert (len(calls), refused.value.retry_after_s) == (2, 2)
