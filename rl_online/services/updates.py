@@ -43,13 +43,16 @@ class Preview:
 def preview_update(policy: Policy, *, overrides: Mapping[str, Any] | None = None, kind: str | None = None) -> Preview:
     pool = sealing.look(policy, kind=kind, overrides=overrides)
     num_ready = sum(not one.is_correction for one in pool.candidates)
+    trigger = _trigger(policy, pool, num_ready)
+    if pool.kind == sealing.KTO:
+        trigger = Trigger(is_due=False, reason="turns without logprobs are learnt from only when a person asks")
     return Preview(
         kind=pool.kind,
         num_ready=num_ready,
         num_needed=pool.plan.min_turns,
         num_excluded=pool.dropped,
         config=pool.config,
-        trigger=_trigger(policy, pool, num_ready),
+        trigger=trigger,
     )
 
 
