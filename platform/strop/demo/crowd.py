@@ -38,10 +38,6 @@ class Tally:
     kinds: Counter[str] = field(default_factory=Counter)  # first signal of each reaction; "silence" for none
 
 
-class SpentPool(Exception):
-    """Every problem has been asked once."""
-
-
 class Crowd:
     """Use as `async with`. `exercises` are asked in order, each once (a user who asks again repeats one)."""
 
@@ -58,6 +54,7 @@ class Crowd:
     ) -> None:
         """`model` is the policy's name, `benchmark` the live problem set as `<name>@<version>`."""
         self.tallies: dict[str, Tally] = {}
+        self.is_spent = False  # every problem has been asked
         self._model, self._benchmark, self._seed = model, benchmark, seed
         self._exercises, self._users = exercises, users
         self._num_turns = 0
@@ -90,7 +87,7 @@ class Crowd:
             await self._http.aclose()
 
     async def play(self, num_turns: int) -> None:
-        """Take `num_turns` turns, some more where users ask again. Raises SpentPool, or what went wrong."""
+        """Take `num_turns` turns: some more where users ask again, fewer where no problem is left."""
         left = iter(range(num_turns))
 
         async def take_turns() -> None:
@@ -107,7 +104,8 @@ class Crowd:
     async def _visit(self) -> None:
         exercise = next(self._exercises, None)
         if exercise is None:
-            raise SpentPool
+            self.is_spent = True
+            return
         number, self._num_turns = self._num_turns, self._num_turns + 1
         user = self._users[number % len(self._users)]
         visit = number // (len(self._users) * TURNS_A_SESSION)

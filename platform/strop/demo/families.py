@@ -21,6 +21,7 @@ SEEN = tuple(family for family in ALL if family.name not in NEVER_IN_TRAFFIC)
 UNSEEN = tuple(family for family in ALL if family.name in NEVER_IN_TRAFFIC)
 SEEN_HALF, UNSEEN_HALF = "seen families", "unseen families"
 HALF_SIZE = 100
+TRAFFIC_PER_MINUTE = 400  # more than two cores can ask
 MAX_TRIES = 300  # draws without a new prompt before a family counts as spent
 
 
@@ -32,6 +33,11 @@ def held_out_seen() -> list[Exercise]:
 def held_out_unseen() -> list[Exercise]:
     """100 problems of families that never occur in traffic."""
     return _draw_set(UNSEEN, HALF_SIZE, Random("held out, unseen families"), taken=set())
+
+
+def traffic_size(minutes: float) -> int:
+    """How many problems a run of so many minutes sets aside."""
+    return max(1024, round(minutes * TRAFFIC_PER_MINUTE))
 
 
 def traffic(*, seed: int, volume: int, size: int) -> list[Exercise]:
