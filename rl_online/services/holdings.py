@@ -11,13 +11,11 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from jobs.models import Job, JobState
 from registry.errors import NotFound
 from registry.models import Checkpoint, Deployment, Policy
 from registry.services import all_projects
 from registry.tenancy import tenant
 from rl_online.models import EngineHolding, LearningPlan, UpdateRun, UpdateState
-from rl_online.services.answers import has_answered
 from rl_online.services.plans import deltas_folder
 
 JUDGE_JOB = "rl_online.judge"
@@ -62,7 +60,7 @@ def project_of(policy_id: UUID) -> UUID:
 
 
 def head(policy_id: UUID) -> Head:
-    """Serving, canary, the newest candidate under proof, and the first checkpoint while it must answer."""
+    """Serving, canary, the newest candidate under proof, and the first checkpoint where there is a gate."""
     want = [_row(wanted) for wanted in wanted_checkpoints(policy_id)]
     etag = hashlib.sha256(json.dumps(want, sort_keys=True).encode()).hexdigest()[:24]
     return Head(policy_id=policy_id, etag=etag, want=want)
@@ -88,7 +86,8 @@ def wanted_checkpoints(policy_id: UUID) -> list[Wanted]:
     )
     if proving is not None and proving.checkpoint is not None:
         found.append(Wanted(checkpoint=proving.checkpoint, role="candidate"))
-    if _needs_base(policy_id, proving):
+    # The gate compares with the first checkpoint and the judge is made of it: loading it anew each time takes longer.
+    if LearningPlan.objects.filter(policy_id=policy_id, gate_benchmark__isnull=False).exists():
         found.append(Wanted(checkpoint=first_checkpoint(policy_id), role="base"))
     seen: set[UUID] = set()
     return [one for one in found if not (one.checkpoint.id in seen or seen.add(one.checkpoint.id))]  # type: ignore[func-returns-value]
@@ -124,17 +123,6 @@ def load_error(checkpoint: Checkpoint) -> str:
     """What an engine said when it could not load it; empty when none did."""
     errors = EngineHolding.objects.filter(checkpoint=checkpoint).exclude(error="").values_list("error", flat=True)
     return next(iter(errors), "")
-
-
-def _needs_base(policy_id: UUID, proving: UpdateRun | None) -> bool:
-    """While a proof lacks the first checkpoint's answers, and while a judge (the frozen base) has work."""
-    if proving is not None and proving.state == UpdateState.PROVING:
-        plan = LearningPlan.objects.get(policy_id=policy_id)
-        if not has_answered(first_checkpoint(policy_id), plan):
-            return True
-    return Job.objects.filter(
-        kind=JUDGE_JOB, payload__policy=str(policy_id), state__in=[JobState.QUEUED, JobState.RUNNING]
-    ).exists()
 
 
 def _row(wanted: Wanted) -> dict[str, Any]:
