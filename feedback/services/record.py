@@ -171,12 +171,12 @@ def _store(project_id: UUID, fresh: Sequence[Item], received_at: datetime) -> in
     signals = [item for item in fresh if isinstance(item, SignalItem)]
     staging.stage(turns, signals)
     window = timedelta(seconds=project_settings(project_id).decision_window_s)
-    num_orphans = staging.insert(project_id, received_at=received_at, settle_due=received_at + window)
-    # New turns too: a signal that was being stored at the same moment is joined by whichever job runs last.
-    touched = sorted({turn.id for turn in turns} | {signal.turn for signal in signals if signal.turn})
+    inserted = staging.insert(project_id, received_at=received_at, settle_due=received_at + window)
+    # A signal that was being stored at the same moment as its turn is joined when the turn settles.
+    touched = sorted({signal.turn for signal in signals if signal.turn} | set(inserted.joined))
     for start in range(0, len(touched), TURNS_PER_JOB):
         enqueue(LABEL_JOB, project_id=project_id, payload={"turns": touched[start : start + TURNS_PER_JOB]})
-    return num_orphans
+    return inserted.num_orphans
 
 
 _months_made: set[datetime] = set()

@@ -5,6 +5,7 @@ emptied at every commit. Every insert is in the order of the sender's ids, so th
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -50,17 +51,27 @@ def stage(turns: Sequence[TurnItem], signals: Sequence[SignalItem]) -> None:
             _copy(cursor, "COPY feedback_staged_signal FROM STDIN", map(_signal_line, signals))
 
 
-def insert(project_id: UUID, *, received_at: datetime, settle_due: datetime) -> int:
-    """Sessions, turns, payloads and signals from what is staged; returns how many of its signals wait for their turn.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inserted:
+    """How signals and turns found each other."""
 
-    Signals are joined to their turns, those that waited for one of these turns too. One round trip to the database.
-    """
+    joined: list[str]  # ids of turns that signals had waited for
+    num_orphans: int  # signals, of those just inserted, that wait for their turn
+
+
+def insert(project_id: UUID, *, received_at: datetime, settle_due: datetime) -> Inserted:
+    """Sessions, turns, payloads and signals from what is staged, joined; one round trip to the database."""
     names = {"project": project_id, "received_at": received_at, "settle_due": settle_due}
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, names)
-        while cursor.nextset():
-            pass
-        return cursor.fetchone()[0]
+        answers = []
+        while True:
+            if cursor.description is not None:
+                answers.append(cursor.fetchall())
+            if not cursor.nextset():
+                break
+    joined, ((num_orphans,),) = answers
+    return Inserted(joined=[row[0] for row in joined], num_orphans=num_orphans)
 
 
 _INSERT = f"""
@@ -87,7 +98,8 @@ UPDATE feedback_usersignal waiting SET turn_id = turn.id
 FROM feedback_staged_turn staged
 JOIN feedback_turn turn ON turn.project_id = %(project)s AND turn.turn_id = staged.turn_id
 WHERE waiting.project_id = %(project)s AND waiting.turn_ref = staged.turn_id
-  AND waiting.turn_id IS NULL AND waiting.expired_at IS NULL;
+  AND waiting.turn_id IS NULL AND waiting.expired_at IS NULL
+RETURNING waiting.turn_ref;
 
 WITH inserted AS (
   INSERT INTO feedback_usersignal (project_id, received_at, turn_id, {_SIGNAL_COLUMNS})

@@ -270,3 +270,17 @@ def test_a_metric_of_a_rating_is_kept(send, project):
     send(signal(kind="rating", value=4, metric="helpful", turn=None, session="s1"))
     with tenant(project.id):
         assert UserSignal.objects.get().metadata == {"metric": "helpful"}
+
+
+def test_only_signals_ask_for_labelling(send, project):
+    send(turn(), turn("t2", source="eval"))
+    assert Job.objects.count() == 0
+    send(signal())
+    assert Job.objects.get().payload == {"turns": ["t1"]}
+
+
+def test_a_turn_whose_signal_waited_asks_for_labelling(send, project):
+    send(signal())
+    Job.objects.all().delete()
+    send(turn(), turn("t2"))
+    assert Job.objects.get().payload == {"turns": ["t1"]}

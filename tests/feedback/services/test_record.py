@@ -114,12 +114,12 @@ def test_a_connection_cut_in_the_middle_is_retried_once_whole(shared_project, mo
     cuts = [1]
 
     def cut_once(*args, **options):
-        num_orphans = insert(*args, **options)
+        inserted = insert(*args, **options)
         if cuts:
             cuts.pop()
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-        return num_orphans
+        return inserted
 
     monkeypatch.setattr(staging, "insert", cut_once)
     receipt = record_items(shared_project.id, ITEMS, received_at=NOW)
