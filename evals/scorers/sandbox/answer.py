@@ -22,7 +22,7 @@ def serve(examiner: socket.socket) -> None:
         try:
             send(examiner, _reply(request, namespace))
         except BadFrame as error:
-            send(examiner, {"value": {"t": "opaque", "v": str(error)}})
+            send(examiner, {"not_plain": str(error)})
 
 
 def _reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def _reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
         result = namespace[request["name"]](*decode(request["args"]), **decode(request["kwargs"]))
         return {"value": encode(result)}
     except NotPlain as error:
-        return {"value": {"t": "opaque", "v": str(error)[:MAX_MESSAGE]}}
+        return {"not_plain": str(error)[:MAX_MESSAGE]}
     except BaseException as error:
         return {"raised": type(error).__name__, "message": _text_of(error)}
 

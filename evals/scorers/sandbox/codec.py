@@ -5,7 +5,7 @@ strings, lists and dicts with string keys are themselves; everything else is {"t
 
     (1, 2) -> {"t": "tuple", "v": [1, 2]}      {3: "a"} -> {"t": "dict", "v": [[3, "a"]]}
 
-A value that is not data decodes to an `Opaque`, which equals nothing but itself.
+A value that is not data, such as a function or an instance of some class, does not travel.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,8 @@ class NotPlain(ValueError):
     """A value that cannot be sent, or a message that is not one of ours."""
 
 
-class Opaque:
-    """Stands for a value that is not data, such as a function or an instance of some class."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} object>"
+class NotData(NotPlain):
+    """A value of a kind that cannot be sent at all, such as a function."""
 
 
 def encode(value: Any, *, depth: int = MAX_DEPTH) -> Any:
@@ -73,7 +67,7 @@ def _encode_container(value: Any, depth: int) -> Any:
         if len(items) > MAX_ITEMS:
             raise NotPlain(f"an iterator of more than {MAX_ITEMS} items")
         return {"t": "iter", "v": each(items)}
-    raise NotPlain(f"a {type(value).__name__} is not plain data")
+    raise NotData(f"a {type(value).__name__}, which is not plain data")
 
 
 def decode(message: Any, *, depth: int = MAX_DEPTH) -> Any:
@@ -104,8 +98,6 @@ def _decode_tagged(kind: Any, body: Any, depth: int) -> Any:
         case "range":
             start, stop, step = body
             return range(start, stop, step)
-        case "opaque":
-            return Opaque(str(body)[:80])
     items = decode(body, depth=depth)
     if not isinstance(items, list):
         raise NotPlain(f"the body of a {str(kind)[:20]} must be a list")

@@ -13,13 +13,15 @@ import ast
 import builtins
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from evals.scorers.sandbox.codec import NotPlain, decode, encode
+from evals.scorers.sandbox.codec import MAX_DEPTH, NotData, NotPlain, decode, encode
 from evals.scorers.sandbox.wire import BadFrame, receive, send
 
 Verdict = dict[str, Any]  # {"outcome", "detail", "passed", "total"}
 MAX_DETAIL = 1000  # characters
+OUR_DEPTH = 4 * MAX_DEPTH  # of what we send: a test may wrap what the answer returned
 
 
 class AnswerGone(BaseException):
@@ -59,10 +61,12 @@ class Answer:
     def function(self, name: str) -> Callable[..., Any]:
         def remote(*args: Any, **kwargs: Any) -> Any:
             try:
-                request = {"do": "call", "name": name, "args": encode(list(args)), "kwargs": encode(kwargs)}
-            except NotPlain as error:
+                sent = {"args": encode(list(args), depth=OUR_DEPTH), "kwargs": encode(kwargs, depth=OUR_DEPTH)}
+            except NotData as error:
                 raise Unsupported(f"the test passes {error}") from error
-            return self._value(self._ask(request))
+            except NotPlain as error:  # what the test made of values that the answer returned
+                raise AnswerError(str(error)) from error
+            return self._value(self._ask({"do": "call", "name": name, **sent}))
 
         remote.__name__ = name
         return remote
@@ -80,6 +84,8 @@ class Answer:
         return reply
 
     def _value(self, reply: dict[str, Any]) -> Any:
+        if "not_plain" in reply:
+            raise AnswerError(f"it returned {str(reply['not_plain'])[:MAX_DETAIL]}")
         if "raised" in reply:
             name, message = str(reply["raised"])[:80], str(reply.get("message"))
             known = getattr(builtins, name, None)
@@ -89,7 +95,7 @@ class Answer:
         try:
             return decode(reply.get("value"))
         except NotPlain as error:
-            raise AnswerGone(str(error)) from error
+            raise AnswerError(f"it returned something {error}") from error
 
 
 def examine(host: socket.socket, answer: Answer) -> None:
@@ -102,100 +108,145 @@ def examine(host: socket.socket, answer: Answer) -> None:
 
 
 def verdict_on(answer: Answer, *, code: str, tests: dict[str, Any] | None) -> Verdict:
-    """Load the answer, put every case to it, and say how it did."""
+    """Load the answer, put every case to it, and say how it did.
+
+    Once the answer runs, whatever goes wrong counts against it: it must not be able to choose to be masked.
+    """
+    try:
+        exam = _prepared(answer, tests)
+    except Exception as error:
+        return _verdict("unsupported", f"the tests cannot be used: {_text_of(error)}")
     try:
         answer.load(code)
-        if tests is None:
-            return _verdict("ok", "loaded", passed=1, total=1)
-        return _run_code(answer, tests) if "code" in tests else _run_cases(answer, tests)
+        return exam()
     except AnswerError as error:
-        return _verdict("crash", str(error))
+        return _verdict("crash", _text_of(error))
     except AnswerGone as error:
-        return _verdict("gone", str(error))
+        return _verdict("gone", _text_of(error))
     except (OutOfMemory, MemoryError):
         return _verdict("oom", "it ran out of memory")
     except Unsupported as error:
         return _verdict("unsupported", str(error))
-
-
-def _run_cases(answer: Answer, tests: dict[str, Any]) -> Verdict:
-    name, failures = tests["function"], []
-    call = answer.function(name)
-    for case in tests["cases"]:
-        args, kwargs = decode(case.get("args", [])), decode(case.get("kwargs", {}))
-        shown = f"{name}({', '.join([*map(repr, args), *(f'{key}={value!r}' for key, value in kwargs.items())])})"
-        try:
-            result = call(*args, **kwargs)
-        except Exception as error:
-            if case.get("raises") != type(error).__name__:
-                failures.append(f"{shown} raised {type(error).__name__}: {error}")
-            continue
-        if "raises" in case:
-            failures.append(f"{shown} returned {result!r} and did not raise {case['raises']}")
-        elif not _equal(result, decode(case["expected"])):
-            failures.append(f"{shown} returned {result!r}, expected {decode(case['expected'])!r}")
-    total = len(tests["cases"])
-    return _verdict(
-        "wrong" if failures else "ok",
-        failures[0] if failures else f"{total} of {total} cases",
-        passed=total - len(failures),
-        total=total,
-    )
-
-
-def _run_code(answer: Answer, tests: dict[str, Any]) -> Verdict:
-    source, call = tests["code"], answer.function(tests["function"])
-    namespace: dict[str, Any] = {"__name__": "tests"}
-    try:
-        for statement in _statements(tests.get("setup", "")):
-            _execute(statement, namespace)
     except Exception as error:
-        raise Unsupported(f"the setup of the tests raised {type(error).__name__}: {error}") from error
+        return _verdict("wrong", f"what it returned could not be compared: {_text_of(error)}")
+
+
+def _prepared(answer: Answer, tests: dict[str, Any] | None) -> Callable[[], Verdict]:
+    """Everything about the tests that can fail without the answer, done before it is loaded."""
+    if tests is None:
+        return lambda: _verdict("ok", "loaded", passed=1, total=1)
+    call = answer.function(tests["function"])
+    if "code" not in tests:
+        cases = [_Case.of(tests["function"], case) for case in tests["cases"]]
+        if not cases:
+            raise ValueError("they have no cases")
+        return lambda: _run_cases(call, cases)
+    namespace: dict[str, Any] = {"__name__": "tests"}
+    for statement in ast.parse(tests.get("setup", "")).body:
+        _execute(statement, namespace)
     namespace |= {tests["function"]: call, "candidate": call}
+    statements = _statements(tests["code"])
+    if not any(is_case for _, _, is_case in statements):
+        raise ValueError("they assert nothing")
+    return lambda: _run_code(statements, namespace)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Case:
+    shown: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    raises: str | None
+    expected: Any
+
+    @classmethod
+    def of(cls, function: str, case: dict[str, Any]) -> "_Case":
+        args, kwargs = decode(case.get("args", [])), decode(case.get("kwargs", {}))
+        arguments = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
+        raises = case.get("raises")
+        expected = None if raises else decode(case["expected"])
+        return cls(
+            shown=f"{function}({', '.join(arguments)})", args=args, kwargs=kwargs, raises=raises, expected=expected
+        )
+
+
+def _run_cases(call: Callable[..., Any], cases: list[_Case]) -> Verdict:
+    failures = [failure for case in cases if (failure := _failure_of(call, case)) is not None]
+    return _counted(failures, total=len(cases))
+
+
+def _failure_of(call: Callable[..., Any], case: _Case) -> str | None:
+    try:
+        result = call(*case.args, **case.kwargs)
+    except Exception as error:
+        is_wanted = type(error).__name__ == case.raises
+        return None if is_wanted else f"{case.shown} raised {_text_of(error)}"
+    if case.raises:
+        return f"{case.shown} returned {_shown(result)} and did not raise {case.raises}"
+    if result == case.expected:
+        return None
+    return f"{case.shown} returned {_shown(result)}, expected {_shown(case.expected)}"
+
+
+# A statement compiled, its text, and whether it asserts something about the answer.
+_Statement = tuple[ast.stmt, str, bool]
+
+
+def _run_code(statements: list[_Statement], namespace: dict[str, Any]) -> Verdict:
+    """Statement by statement: a failing assert does not hide the next, a failing preparation ends it."""
     passed, failures = 0, []
-    for statement in _statements(source):
-        is_case = isinstance(statement, ast.Assert) or statement is _CHECK
+    for statement, shown, is_case in statements:
         try:
             _execute(statement, namespace)
         except Exception as error:
-            shown = "check(candidate)" if statement is _CHECK else ast.get_source_segment(source, statement)
-            failures.append(f"{shown}: {type(error).__name__}: {error}".rstrip(": "))
+            failures.append(f"{shown}: {_text_of(error)}")
             if not is_case:
                 break
             continue
         passed += is_case
-    total = passed + len(failures)
-    if not total:
-        raise Unsupported("the tests assert nothing")
-    return _verdict(
-        "wrong" if failures else "ok",
-        failures[0] if failures else f"{total} of {total} cases",
-        passed=passed,
-        total=total,
-    )
+    return _counted(failures, total=passed + len(failures))
 
 
-_CHECK = ast.parse("check(candidate)").body[0]
+def _statements(source: str) -> list[_Statement]:
+    """The tests' own statements, then calls of `check(candidate)` and of `test_...()` where they are defined."""
+    found = [(one, ast.get_source_segment(source, one) or "", _asserts(one)) for one in ast.parse(source).body]
+    functions = [one for one, _, _ in found if isinstance(one, ast.FunctionDef)]
+    calls = ["check(candidate)" for one in functions if one.name == "check"]
+    calls += [f"{one.name}()" for one in functions if one.name.startswith("test_") and not one.args.args]
+    return [*found, *((ast.parse(call).body[0], call, True) for call in calls)]
 
 
-def _statements(source: str) -> list[ast.stmt]:
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError as error:
-        raise Unsupported(f"the tests are not Python: {error}") from error
-    defines_check = any(isinstance(item, ast.FunctionDef) and item.name == "check" for item in statements)
-    return [*statements, _CHECK] if defines_check else statements
+def _asserts(statement: ast.stmt) -> bool:
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return False
+    return any(isinstance(node, ast.Assert) for node in ast.walk(statement))
 
 
 def _execute(statement: ast.stmt, namespace: dict[str, Any]) -> None:
     exec(compile(ast.Module([statement], []), "<tests>", "exec"), namespace)  # noqa: S102  tests, not answers
 
 
-def _equal(result: Any, expected: Any) -> bool:
+def _counted(failures: list[str], *, total: int) -> Verdict:
+    detail = failures[0] if failures else f"{total} of {total} cases"
+    return _verdict("wrong" if failures else "ok", detail, passed=total - len(failures), total=total)
+
+
+def _shown(value: Any) -> str:
     try:
-        return bool(result == expected)
-    except RecursionError:
-        return False
+        return repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return "a value too large to show"
+
+
+def _text_of(error: BaseException) -> str:
+    """`ValueError: what it says`; our own classes speak for themselves."""
+    try:
+        text = str(error)
+    except ValueError:
+        text = "a value too large to show"
+    if isinstance(error, (AnswerError, AnswerGone)):
+        return text
+    return f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def _instance_of(kind: type[Exception], message: str) -> Exception:

@@ -263,8 +263,13 @@ def _outcome(said: list[dict[str, Any]], report: dict[str, Any]) -> tuple[Outcom
         return Outcome(said[1]["outcome"]), said[1]["detail"]
     if report["timed_out"]:
         return Outcome.TIMEOUT, "it was still running at the deadline"
+    if len(said) == 1 and report["examiner_status"] == -signal.SIGKILL:
+        return Outcome.SANDBOX_FAULT, "the examiner was killed"  # by nobody of ours: the machine is out of memory
     if len(said) == 1:
-        return Outcome.SANDBOX_FAULT, f"the examiner ended with {report['examiner_status']} and no verdict"
+        is_cpu = report["examiner_status"] == -signal.SIGXCPU
+        return (Outcome.TIMEOUT if is_cpu else Outcome.CRASH), "the tests could not cope with what it returned"
+    if report["answer_status"] == -signal.SIGKILL:
+        return Outcome.CRASH, said[1]["detail"]
     status = report["answer_status"]
     if status == -signal.SIGXCPU:
         return Outcome.TIMEOUT, "it used up its CPU time"

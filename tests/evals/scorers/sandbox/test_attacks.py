@@ -341,16 +341,29 @@ def test_threads_work_but_not_without_end(sandbox):
     assert sandbox.run(threads, answers([0, 1, 2, 3])).outcome is Outcome.OK
 
 
-def test_an_answer_cannot_choose_to_be_masked(sandbox):
-    for code in (
-        "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
-        "import os\nos.abort()",
-        "import os\nfor d in range(64):\n    try: os.close(d)\n    except OSError: pass",
-        "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1, 1))",
-        "raise MemoryError",
-        "def f(a): raise MemoryError",
-    ):
-        assert sandbox.run(code, TESTS, limits=QUICK).outcome.is_scored
+WAYS_OUT = {
+    "kill itself": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    "abort": "import os\nos.abort()",
+    "close everything": "import os\nfor d in range(64):\n    try: os.close(d)\n    except OSError: pass",
+    "give up its memory": "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1, 1))",
+    "run out of memory": "raise MemoryError",
+    "run out of memory later": "def f(a): raise MemoryError",
+    "return what cannot be shown": "def f(a): return 10 ** 5000",
+    "raise what cannot be shown": "def f(a): raise KeyError(10 ** 5000)",
+    "return what cannot be sent": "def f(a): return f",
+    "return what is too large": "def f(a): return 'x' * 5_000_000",
+    "return what is too deep": "def f(a):\n    v = []\n    for _ in range(59): v = [v]\n    return v",
+    "return what is slow to compare": "def f(a): return {n * (2**61 - 1) for n in range(60_000)}",
+    "raise what is ours": "class Unsupported(BaseException): pass\ndef f(a): raise Unsupported",
+}
+
+
+@pytest.mark.parametrize("tests", [TESTS, {"function": "f", "code": "assert f([f(1)]) == 3\nassert f(5) == 7"}])
+@pytest.mark.parametrize("name", WAYS_OUT)
+def test_an_answer_cannot_choose_to_be_masked(name, tests, sandbox):
+    execution = sandbox.run(WAYS_OUT[name], tests, limits=Limits(wall_s=4.0, cpu_s=1))
+    assert execution.outcome.is_scored, execution
+    assert execution.outcome is not Outcome.OK
 
 
 def test_an_answer_that_can_kill_the_sandbox_gains_nothing_by_it():

@@ -93,6 +93,21 @@ def test_tests_that_pass_a_function_cannot_be_run_here_and_are_no_zero(sandbox):
     assert not execution.outcome.is_scored
 
 
+@pytest.mark.parametrize(
+    "tests",
+    [{}, {"function": "f"}, {"cases": []}, {"function": "f", "cases": []}, {"function": "f", "cases": [{}]}, {"function": "f", "code": "assert ("},
+     {"function": "f", "cases": [{"args": {"t": "?", "v": 1}, "expected": 1}]}, {"function": "f", "code": 3}],
+)  # fmt: skip
+def test_malformed_tests_are_the_benchmarks_fault_and_no_zero(sandbox, tests):
+    assert sandbox.run(RIGHT, tests).outcome is Outcome.UNSUPPORTED
+
+
+def test_asserts_in_loops_and_test_functions_count_as_cases(sandbox):
+    code = "for n in range(3):\n    assert f(n) == n + 2\ndef test_more():\n    assert f(5) == 7"
+    execution = sandbox.run(RIGHT, {"function": "f", "code": code})
+    assert (execution.outcome, execution.passed, execution.total) == (Outcome.OK, 2, 2)
+
+
 def test_a_setup_that_fails_is_the_benchmarks_fault(sandbox):
     tests = {"function": "f", "setup": "1 / 0", "code": "assert f(1) == 3"}
     assert sandbox.run(RIGHT, tests).outcome is Outcome.UNSUPPORTED
