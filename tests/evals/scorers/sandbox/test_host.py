@@ -95,9 +95,17 @@ def test_tests_that_pass_a_function_cannot_be_run_here_and_are_no_zero(sandbox):
 
 @pytest.mark.parametrize(
     "tests",
-    [{}, {"function": "f"}, {"cases": []}, {"function": "f", "cases": []}, {"function": "f", "cases": [{}]}, {"function": "f", "code": "assert ("},
-     {"function": "f", "cases": [{"args": {"t": "?", "v": 1}, "expected": 1}]}, {"function": "f", "code": 3}],
-)  # fmt: skip
+    [
+        {},
+        {"function": "f"},
+        {"cases": []},
+        {"function": "f", "cases": []},
+        {"function": "f", "cases": [{}]},
+        {"function": "f", "cases": [{"args": {"t": "?", "v": 1}, "expected": 1}]},
+        {"function": "f", "code": "assert ("},
+        {"function": "f", "code": 3},
+    ],
+)
 def test_malformed_tests_are_the_benchmarks_fault_and_no_zero(sandbox, tests):
     assert sandbox.run(RIGHT, tests).outcome is Outcome.UNSUPPORTED
 
