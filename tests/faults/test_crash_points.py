@@ -33,7 +33,7 @@ folder = build_tiny_policy(Path(r"{root}") / "tiny", {words!r}, seed=1)
 problems = [
     ProblemSpec(
         id=f"{{half}}-{{n}}", prompt=f"w{{n}} w{{n + 1}}", slices={{"half": half, "family": f"f{{n % 4}}"}},
-        tests={{"entry": "f", "cases": [{{"args": [n], "kwargs": {{}}, "expected": n}}]}},
+        tests={{"function": "f", "cases": [{{"args": [n], "kwargs": {{}}, "expected": n}}]}},
     )
     for half in ("seen", "unseen") for n in range(30)
 ]
