@@ -18,8 +18,6 @@ from registry.tenancy import tenant
 from rl_online.models import EngineHolding, LearningPlan, UpdateRun, UpdateState
 from rl_online.services.plans import deltas_folder
 
-JUDGE_JOB = "rl_online.judge"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:

@@ -18,10 +18,9 @@ from registry.models import Checkpoint
 from registry.tenancy import tenant
 from rl_online.models import GateReport, LearningPlan
 from rl_online.services.answers import SCORER
-from rl_online.services.holdings import JUDGE_JOB, first_checkpoint, is_held
+from rl_online.services.holdings import first_checkpoint, is_held
 
-__all__ = ["JUDGE_JOB", "judge_job"]
-
+JUDGE_JOB = "rl_online.judge"
 LOOK_AGAIN_S = 1.0
 TIMEOUT_S = 60.0
 PATIENCE = timedelta(minutes=10)  # for an engine to hold the base
