@@ -1,6 +1,6 @@
-"""Server-sent events for pages: rows are polled about once a second and what changed is sent.
+"""Server-sent events for pages: rows are polled every second or few and what changed is sent.
 
-A thousand readers of one page cost one query a second: they share each reading, and a reading borrows a database
+A thousand readers of one page cost as much as one: they share each reading, and a reading borrows a database
 connection only while it runs. No Redis, so a live page works when it is away.
 """
 
@@ -17,7 +17,6 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 from django.http import StreamingHttpResponse
 
-POLL_S = 1.0
 HEARTBEAT_S = 15.0
 
 _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="live")
@@ -45,20 +44,20 @@ class Snapshot:
         return fresh if fresh["parts"] or fresh["figures"] else None
 
 
-def follow(key: Hashable, read: Callable[[], Snapshot]) -> StreamingHttpResponse:
+def follow(key: Hashable, read: Callable[[], Snapshot], *, poll_s: float) -> StreamingHttpResponse:
     """Stream what `read` returns until it is over; readers with the same `key` share each reading."""
-    response = StreamingHttpResponse(_events(key, read), content_type="text/event-stream")
+    response = StreamingHttpResponse(_events(key, read, poll_s), content_type="text/event-stream")
     response["Cache-Control"] = "no-cache"
     response["X-Accel-Buffering"] = "no"
     return response
 
 
-async def _events(key: Hashable, read: Callable[[], Snapshot]) -> AsyncIterator[str]:
+async def _events(key: Hashable, read: Callable[[], Snapshot], poll_s: float) -> AsyncIterator[str]:
     digests: dict[str, str] = {}
     quiet_s = 0.0
     yield "retry: 2000\n\n"
     while True:
-        snapshot = await _reading(key, read)
+        snapshot = await _reading(key, read, poll_s)
         if (fresh := snapshot.changed(digests)) is not None:
             yield f"event: parts\ndata: {json.dumps(fresh)}\n\n"
             quiet_s = 0.0
@@ -68,25 +67,25 @@ async def _events(key: Hashable, read: Callable[[], Snapshot]) -> AsyncIterator[
         if snapshot.is_over:
             yield "event: over\ndata: {}\n\n"
             return
-        await asyncio.sleep(POLL_S)
-        quiet_s += POLL_S
+        await asyncio.sleep(poll_s)
+        quiet_s += poll_s
 
 
-async def _reading(key: Hashable, read: Callable[[], Snapshot]) -> Snapshot:
-    """The reading under way or made within the last second, else a new one."""
+async def _reading(key: Hashable, read: Callable[[], Snapshot], poll_s: float) -> Snapshot:
+    """The reading under way or made just now, else a new one."""
     readings = _readings.setdefault(asyncio.get_running_loop(), {})
     task = readings.get(key)
     if task is None:
         task = readings[key] = asyncio.create_task(_read(read))
-        task.add_done_callback(lambda done: _forget_later(readings, key, done))
+        task.add_done_callback(lambda done: _forget_later(readings, key, done, poll_s))
     return await asyncio.shield(task)
 
 
-def _forget_later(readings: Readings, key: Hashable, done: "asyncio.Task[Snapshot]") -> None:
+def _forget_later(readings: Readings, key: Hashable, done: "asyncio.Task[Snapshot]", poll_s: float) -> None:
     if done.cancelled() or done.exception() is not None:
         readings.pop(key, None)
     else:
-        done.get_loop().call_later(POLL_S * 0.8, readings.pop, key, None)
+        done.get_loop().call_later(poll_s * 0.8, readings.pop, key, None)
 
 
 async def _read(read: Callable[[], Snapshot]) -> Snapshot:

@@ -1,58 +1,40 @@
 """Checkpoints as a line: which came from which, how each was judged, what people did with it."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from django.db.models import Q
 
-from evals.statistics.proportions import Share
+from feedback.selectors import AcceptShare
 from registry.models import AuditEvent, Checkpoint, Policy
 from rl_online.models import EngineHolding, GateReport
+from rl_online.selectors import LineEntry, checkpoint_line
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """One checkpoint in the lineage table."""
+    """One row of the lineage table."""
 
-    checkpoint: Checkpoint
-    depth: int  # 0 for a line that carries on, one more for every step off it
-    report: GateReport | None  # the newest
-    share: Share | None  # None: no settled turns
+    entry: LineEntry
+    share: AcceptShare | None  # None: no settled turns
     num_engines: int
-    num_engine_errors: int
+    num_refused: int  # engines that could not load it
 
 
-def line(policy: Policy, shares: dict[int, Share]) -> list[Node]:
-    """Every checkpoint of a policy, newest first. `depth` tells a branch that was left from the line that serves."""
-    checkpoints = list(
-        Checkpoint.objects.filter(policy=policy).select_related("policy", "parent__policy").order_by("-version")
-    )
-    reports: dict[object, GateReport] = {}
-    for report in GateReport.objects.filter(checkpoint__policy=policy).order_by("created_at"):
-        reports[report.checkpoint_id] = report
-    held: dict[object, list[EngineHolding]] = {}
-    for holding in EngineHolding.objects.filter(checkpoint__policy=policy):
-        held.setdefault(holding.checkpoint_id, []).append(holding)
-    serving = next((one for one in checkpoints if one.state == "serving"), None)
-    on_line = _ancestors(serving, {one.id: one for one in checkpoints})
+def line(policy: Policy, shares: dict[int, AcceptShare]) -> list[Node]:
+    """Every checkpoint of a policy that serves, newest first."""
+    held = Counter(EngineHolding.objects.filter(checkpoint__policy=policy, error="").values_list("checkpoint_id"))
+    errors = EngineHolding.objects.filter(checkpoint__policy=policy).exclude(error="")
+    refused = Counter(errors.values_list("checkpoint_id"))
     return [
         Node(
-            checkpoint=one,
-            depth=0 if one.id in on_line or not on_line else 1,
-            report=reports.get(one.id),
-            share=shares.get(one.version),
-            num_engines=sum(not row.error for row in held.get(one.id, [])),
-            num_engine_errors=sum(bool(row.error) for row in held.get(one.id, [])),
+            entry=entry,
+            share=shares.get(entry.checkpoint.version),
+            num_engines=held[(entry.checkpoint.id,)],
+            num_refused=refused[(entry.checkpoint.id,)],
         )
-        for one in checkpoints
+        for entry in checkpoint_line(policy)
     ]
-
-
-def _ancestors(checkpoint: Checkpoint | None, by_id: dict[object, Checkpoint]) -> set[object]:
-    found: set[object] = set()
-    while checkpoint is not None:
-        found.add(checkpoint.id)
-        checkpoint = by_id.get(checkpoint.parent_id)
-    return found
 
 
 def gate_reports(checkpoint: Checkpoint) -> list[GateReport]:

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db.models import Count, DateTimeField, F, Func, Q, Sum, Value
+from django.db.models import Count, DateTimeField, F, Func, Value
 from django.utils import timezone
 
-from evals.statistics.proportions import Share, wilson_clustered
-from feedback.models import OutcomeCount, Turn, UserSignal
+from feedback.models import UserSignal
+from feedback.selectors import AcceptShare, accept_share
 from registry.models import AuditEvent, Policy
-from rl_online.models import LearningPlan, UpdateRun, UpdateState
+from registry.services import parse_checkpoint_name
+from rl_online.models import UpdateRun, UpdateState
 
 RANGES = {  # preset in the address -> (how far back, width of a bar)
     "15m": (timedelta(minutes=15), timedelta(minutes=1)),
@@ -50,11 +50,7 @@ def signal_rates(preset: str, now: datetime) -> SignalRates:
     start = EPOCH + ((now - reach - EPOCH) // bucket + 1) * bucket
     rows = (
         UserSignal.objects.filter(at__gte=start, at__lte=now)
-        .annotate(
-            bucket=Func(
-                Value(bucket), F("at"), Value(EPOCH), function="date_bin", output_field=DateTimeField()
-            )
-        )
+        .annotate(bucket=Func(Value(bucket), F("at"), Value(EPOCH), function="date_bin", output_field=DateTimeField()))
         .values_list("bucket", "kind")
         .annotate(n=Count("id"))
     )
@@ -72,22 +68,14 @@ def signal_rates(preset: str, now: datetime) -> SignalRates:
     return SignalRates(times=times, counts=series, bucket=bucket)
 
 
-def accept_shares(policy: Policy, *, last: int = 12) -> list[tuple[int, Share]]:
-    """(version, accept share of settled, shown turns of real users) for the newest `last` versions, oldest first."""
-    turns = Turn.objects.filter(
-        policy=policy.name, version__isnull=False, settled_at__isnull=False, is_shown=True, source="production"
-    )
-    versions = sorted(turns.values_list("version", flat=True).distinct().order_by("-version")[:last])
-    grouped = (
-        turns.filter(version__in=versions)
-        .values_list("version", "user")
-        .annotate(n=Count("id"), accepted=Count("id", filter=Q(outcome="accept")))
-    )
-    outcomes: dict[int, tuple[list[bool], list[str | None]]] = {version: ([], []) for version in versions}
-    for version, user, n, accepted in grouped:
-        outcomes[version][0].extend([True] * accepted + [False] * (n - accepted))
-        outcomes[version][1].extend([user] * n)
-    return [(version, wilson_clustered(*outcomes[version])) for version in versions]
+def accept_shares(policy: Policy, *, last: int = 12) -> dict[int, AcceptShare]:
+    """Version -> accept share among real users, for the newest `last` versions that have settled turns."""
+    found: dict[int, AcceptShare] = {}
+    for group in accept_share(by="checkpoint", source="production"):
+        name, version = parse_checkpoint_name(group.key or "")
+        if name == policy.name:
+            found[version] = group
+    return {version: found[version] for version in sorted(found)[-last:]}
 
 
 def running_update(policy: Policy) -> UpdateRun | None:
@@ -105,38 +93,6 @@ def rounds(policy: Policy, *, last: int = 8) -> list[UpdateRun]:
     return list(runs.select_related("policy").order_by("-created_at")[:last])
 
 
-def total_seconds(run: UpdateRun) -> float:
-    """The whole round; its stages are timed one after the other."""
-    return float(run.timings.get("total", sum(run.timings.values())))
-
-
-def ingestion(since: datetime) -> dict[str, int]:
-    """Outcome -> how many items; whole refused requests are `request:<status>`. Their sum is what was received."""
-    rows = OutcomeCount.objects.filter(hour__gte=since).values_list("outcome").annotate(n=Sum("count"))
-    return dict(rows.order_by("-n"))
-
-
-def num_orphans() -> int:
-    return UserSignal.objects.filter(turn__isnull=True, turn_ref__isnull=False, expired_at__isnull=True).count()
-
-
 def moves(since: datetime) -> list[AuditEvent]:
     """Promotions and rollbacks, for the marks across time charts."""
     return list(AuditEvent.objects.filter(verb__in=MOVES, at__gte=since).order_by("at"))
-
-
-def next_update(policy: Policy, plan: LearningPlan) -> dict[str, Any]:
-    """How many labelled turns wait for the next batch and when it is due."""
-    ready = Turn.objects.filter(
-        policy=policy.name, settled_at__isnull=False, source="production", is_excluded=False
-    )
-    last = UpdateRun.objects.filter(policy=policy).order_by("-created_at").values_list("created_at", flat=True).first()
-    if last is not None:
-        ready = ready.filter(settled_at__gt=last)
-    num_ready = ready.count()
-    return {
-        "num_ready": num_ready,
-        "num_missing": max(0, plan.every_turns - num_ready),
-        "percent": min(100, 100 * num_ready // plan.every_turns) if plan.every_turns else 100,
-        "due_at": last + timedelta(minutes=plan.every_minutes) if last and plan.every_minutes else None,
-    }

@@ -3,13 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 from django.db.models import OuterRef, Subquery
 
 from feedback.models import Label
-from registry.errors import NotFound
 from rl_online.models import BatchSample, GateReport, UpdateMetric, UpdateRun
 
 PAGE = 25
@@ -22,20 +20,6 @@ def page_of_updates(number: str | None, policy: str | None = None) -> Page:
     if policy:
         runs = runs.filter(policy__name=policy)
     return Paginator(runs.annotate(decision=Subquery(latest)).order_by("-created_at"), PAGE).get_page(number)
-
-
-def find_update(update: UUID) -> UpdateRun:
-    """Raises NotFound."""
-    run = (
-        UpdateRun.objects.select_related(
-            "policy", "batch__reward_spec", "parent__policy", "checkpoint__policy", "checkpoint__parent"
-        )
-        .filter(id=update)
-        .first()
-    )
-    if run is None:
-        raise NotFound(f"no update {update}")
-    return run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,8 +39,8 @@ class Curve:
 FIRST = ("reward_mean", "reward", "loss", "kl", "kl_to_behaviour", "kl_to_base", "ratio_mean", "ratio_max", "ess")
 
 
-def curves(run: UpdateRun) -> list[Curve]:
-    rows = list(UpdateMetric.objects.filter(run=run).order_by("step").values_list("step", "values"))
+def curves(metrics: list[UpdateMetric]) -> list[Curve]:
+    rows = [(row.step, row.values) for row in metrics]
     names = {name for _, values in rows for name, value in values.items() if isinstance(value, int | float)}
     ordered = [name for name in FIRST if name in names] + sorted(names - set(FIRST))
     steps = [step for step, _ in rows]
@@ -93,10 +77,6 @@ def samples(run: UpdateRun) -> list[SampleRow]:
 def dropped(run: UpdateRun) -> list[tuple[str, int]]:
     """Why turns that were looked at are not in the batch, most frequent first."""
     return Counter(run.batch.dropped).most_common()
-
-
-def gate_reports(run: UpdateRun) -> list[GateReport]:
-    return list(run.gate_reports.order_by("-created_at"))
 
 
 def effective(run: UpdateRun) -> dict[str, Any]:

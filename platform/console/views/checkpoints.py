@@ -27,8 +27,9 @@ def checkpoints(request: MemberRequest) -> HttpResponse:
     policy = policies.chosen(known, request.GET.get("policy"))
     context: dict[str, Any] = {"policies": known, "policy": policy, "nodes": []}
     if policy is not None:
-        shares = dict(loop.accept_shares(policy, last=1000))
-        context |= {"nodes": reads.line(policy, shares), "standing": policies.standing(policy)}
+        standing = policies.standing(policy)
+        nodes = reads.line(policy, loop.accept_shares(policy, last=1000)) if standing.deployment else []
+        context |= {"nodes": nodes, "standing": standing}
     return render(request, "checkpoints/checkpoints.html", context)
 
 
@@ -56,7 +57,7 @@ def checkpoint(request: MemberRequest, name: str) -> HttpResponse:
             "events": reads.events(found),
             "children": reads.children(found),
             "holdings": reads.holdings(found),
-            "share": dict(loop.accept_shares(found.policy, last=1000)).get(found.version),
+            "share": loop.accept_shares(found.policy, last=1000).get(found.version),
             "can_promote": can_promote,
             "objection": objection_to(found, standing.deployment) if can_promote and standing.deployment else None,
             "is_serving": standing.serving is not None and standing.serving.pk == found.pk,

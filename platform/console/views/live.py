@@ -14,13 +14,16 @@ from console.access import member_of
 from console.live import Snapshot, follow
 from console.reads import overview as overview_reads
 from console.reads import policies
-from console.reads import updates as update_reads
 from console.views import overview as overview_page
 from console.views import updates as updates_page
 from registry.errors import NotFound
 from registry.models import Member, Project
 from registry.selectors import memberships
 from registry.tenancy import tenant
+from rl_online.selectors import update_detail
+
+UPDATE_POLL_S = 1.0
+OVERVIEW_POLL_S = 3.0  # it reads far more rows, and minutes are its unit
 
 Read = Callable[[], Snapshot]
 
@@ -44,24 +47,24 @@ async def overview(request: HttpRequest, project: str) -> HttpResponse:
             figures={name.removesuffix("_figure"): figure for name, figure in figures.items()},
         )
 
-    return await _stream(request, project, ("overview", name, preset), read)
+    return await _stream(request, project, ("overview", name, preset), read, poll_s=OVERVIEW_POLL_S)
 
 
 async def update(request: HttpRequest, project: str, update: UUID) -> HttpResponse:
     def read(project: Project) -> Snapshot:
-        run = update_reads.find_update(update)
-        context: dict[str, Any] = updates_page.progress(run) | {"project": project}
+        detail = update_detail(update)
+        context: dict[str, Any] = updates_page.progress(detail) | {"project": project}
         return Snapshot(
             parts={"update-progress": render_to_string("updates/_progress.html", context)},
-            figures={name: figure["data"] for name, figure in updates_page.curve_figures(run).items()},
+            figures={name: figure["data"] for name, figure in updates_page.curve_figures(detail).items()},
             is_over=not context["is_live"],
         )
 
-    return await _stream(request, project, ("update", update), read)
+    return await _stream(request, project, ("update", update), read, poll_s=UPDATE_POLL_S)
 
 
 async def _stream(
-    request: HttpRequest, slug: str, key: tuple[Hashable, ...], read: Callable[[Project], Snapshot]
+    request: HttpRequest, slug: str, key: tuple[Hashable, ...], read: Callable[[Project], Snapshot], *, poll_s: float
 ) -> HttpResponse:
     """As `member_required`, for a view that outlives its request: the tenant is opened anew for every reading."""
     if request.method != "GET":
@@ -79,7 +82,7 @@ async def _stream(
         await sync_to_async(_check)(read_as_tenant)
     except NotFound as error:
         raise Http404(error.message) from error
-    return follow((member.project_id, *key), read_as_tenant)
+    return follow((member.project_id, *key), read_as_tenant, poll_s=poll_s)
 
 
 def _memberships(user: Any) -> list[Member]:

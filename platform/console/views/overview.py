@@ -11,7 +11,10 @@ from console import charts, snippets
 from console.access import MemberRequest, member_required
 from console.reads import overview as reads
 from console.reads import policies
+from feedback.selectors import ingestion_outcomes, num_orphans
 from registry.models import Policy
+from rl_online.selectors import loop_seconds
+from rl_online.services.updates import preview_update
 
 
 @require_safe
@@ -45,20 +48,21 @@ def gather(policy: Policy, preset: str) -> dict[str, Any]:
     since = now - reads.RANGES[preset][0]
     standing = policies.standing(policy)
     shares = reads.accept_shares(policy)
-    outcomes = reads.ingestion(since.replace(minute=0, second=0, microsecond=0))
+    outcomes = ingestion_outcomes(since=since.replace(minute=0, second=0, microsecond=0))
     rounds = reads.rounds(policy, last=1)
     serving = standing.serving
+    upcoming = preview_update(policy, kind="rl") if standing.plan and serving else None
     return {
         "standing": standing,
         "shares": shares,
-        "serving_share": next((share for version, share in shares if serving and version == serving.version), None),
+        "serving_share": shares.get(serving.version) if serving else None,
         "running": reads.running_update(policy),
-        "next": reads.next_update(policy, standing.plan) if standing.plan else None,
+        "next": upcoming,
         "last_round": rounds[0] if rounds else None,
-        "last_round_s": reads.total_seconds(rounds[0]) if rounds else None,
+        "last_round_s": loop_seconds(rounds[0], now=now) if rounds else None,
         "outcomes": outcomes,
         "received": sum(outcomes.values()),
-        "num_orphans": reads.num_orphans(),
+        "num_orphans": num_orphans(),
         "num_signals": reads.signal_rates(preset, now).total,
         "preset": preset,
     }
@@ -87,11 +91,11 @@ def figures(policy: Policy, preset: str) -> dict[str, dict[str, Any] | None]:
                     value=share.share,
                     low=share.low,
                     high=share.high,
-                    n=share.n,
+                    n=share.turns,
                     interval=share.interval,
                     is_serving=bool(serving and serving.version == version),
                 )
-                for version, share in reads.accept_shares(policy)
+                for version, share in reads.accept_shares(policy).items()
             ],
             title="accept share, %",
         ),

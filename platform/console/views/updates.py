@@ -17,7 +17,8 @@ from console.reads import updates as reads
 from registry.errors import InvalidInput, StropError
 from registry.models import Policy, Role
 from registry.services import find_policy
-from rl_online.models import UpdateRun, UpdateState
+from rl_online.models import UpdateState
+from rl_online.selectors import UpdateDetail, update_detail
 from rl_online.services.plans import pause_learning, resume_learning
 from rl_online.services.updates import cancel_update, preview_update, trigger_update
 
@@ -75,16 +76,17 @@ def learning(request: MemberRequest) -> HttpResponse:
 @require_safe
 @member_required()
 def update(request: MemberRequest, update: UUID) -> HttpResponse:
-    run = reads.find_update(update)
+    detail = update_detail(update)
+    run = detail.run
     return render(
         request,
         "updates/update.html",
-        progress(run)
+        progress(detail)
         | {
-            "curve_figures": list(curve_figures(run).values()),
+            "curve_figures": list(curve_figures(detail).values()),
             "samples": reads.samples(run),
             "dropped": reads.dropped(run),
-            "reports": reads.gate_reports(run),
+            "reports": detail.reports,
             "timings": sorted(run.timings.items(), key=_stage_order),
             "config": reads.effective(run),
         },
@@ -94,7 +96,7 @@ def update(request: MemberRequest, update: UUID) -> HttpResponse:
 @require_POST
 @member_required(Role.ENGINEER)
 def cancel(request: MemberRequest, update: UUID) -> HttpResponse:
-    run = reads.find_update(update)
+    run = update_detail(update).run
 
     def act() -> str:
         cancel_update(run, actor=request.user.get_username())
@@ -103,21 +105,22 @@ def cancel(request: MemberRequest, update: UUID) -> HttpResponse:
     return carry_out(request, act, back=reverse("console:update", args=[request.member.project.slug, run.id]))
 
 
-def progress(run: UpdateRun) -> dict[str, Any]:
+def progress(detail: UpdateDetail) -> dict[str, Any]:
     """The head of the page, also rendered by its live stream."""
-    return {"run": run, "is_live": not UpdateState(run.state).is_over, "curves": reads.curves(run)}
+    is_live = not UpdateState(detail.run.state).is_over
+    return {"run": detail.run, "is_live": is_live, "curves": reads.curves(detail.metrics)}
 
 
-def curve_figures(run: UpdateRun) -> dict[str, dict[str, Any]]:
+def curve_figures(detail: UpdateDetail) -> dict[str, dict[str, Any]]:
     """Name of the chart on the page -> title, words and figure; the few that are always there show "no data yet"."""
-    found = {curve.name: curve for curve in reads.curves(run)}
+    found = {curve.name: curve for curve in reads.curves(detail.metrics)}
     names = list(found) or ["reward_mean", "loss", "kl", "ratio_mean"]
     return {
         f"curve-{name}": {
             "name": f"curve-{name}",
             "title": name.replace("_", " "),
             "label": f"{name.replace('_', ' ')} by optimizer step",
-            "data": charts.curve(found[name].steps, found[name].values, name=name, version=run.version)
+            "data": charts.curve(found[name].steps, found[name].values, name=name, version=detail.run.version)
             if name in found
             else None,
         }
