@@ -117,6 +117,9 @@ class UpdateState(models.TextChoices):
         return self in (UpdateState.PROMOTED, UpdateState.HELD, UpdateState.CANCELLED, UpdateState.FAILED)
 
 
+OPEN_STATES = (UpdateState.QUEUED, UpdateState.TRAINING, UpdateState.PROVING)  # one such update of a policy at a time
+
+
 class UpdateRun(TenantModel):
     """One attempt to learn from one batch."""
 

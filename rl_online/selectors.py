@@ -14,10 +14,8 @@ from django.db import connection
 from registry.errors import NotFound
 from registry.models import Checkpoint, Deployment, Policy
 from registry.tenancy import current_project_id
-from rl_online.models import EngineHolding, GateReport, LearningPlan, UpdateMetric, UpdateRun, UpdateState
-from rl_online.services.collecting import line_of
-from rl_online.services.sealing import OPEN_STATES
-from rl_online.services.updates import Preview, preview_update
+from rl_online.collecting import line_of
+from rl_online.models import OPEN_STATES, EngineHolding, GateReport, LearningPlan, UpdateMetric, UpdateRun, UpdateState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +28,6 @@ class LoopStatus:
     running: UpdateRun | None  # queued, training or proving
     waiting: UpdateRun | None  # passed the gate, waits for a person
     last: UpdateRun | None  # the newest that is over
-    next: Preview
     engines: list[EngineHolding]  # what engines hold of this policy
 
 
@@ -87,7 +84,6 @@ def loop_status(policy: Policy) -> LoopStatus:
         running=runs.filter(state__in=OPEN_STATES).first(),
         waiting=runs.filter(state=UpdateState.WAITING).order_by("-version").first(),
         last=runs.filter(state__in=over).order_by("-version").first(),
-        next=preview_update(policy),
         engines=list(EngineHolding.objects.select_related("checkpoint__policy").filter(checkpoint__policy=policy)),
     )
 

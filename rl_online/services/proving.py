@@ -24,14 +24,14 @@ from registry.models import Checkpoint, CheckpointState, Deployment
 from registry.services import LOOP, audit
 from registry.tenancy import tenant
 from rl_online.gate import Arm, Decision, Evidence, Half, Kind, Limits, decide
-from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
+from rl_online.models import OPEN_STATES, GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
 from rl_online.services.answers import SCORER, has_answered
 from rl_online.services.holdings import first_checkpoint, is_held, load_error
 from rl_online.services.judging import JUDGE_JOB
 from rl_online.services.plans import gate_limits, gate_sampling
 from rl_online.services.promotion import promote
 from rl_online.services.runs import PROVE_JOB, superseded
-from rl_online.services.sealing import OPEN_STATES, UpdateUnderWay
+from rl_online.services.sealing import UpdateUnderWay
 
 log = logging.getLogger(__name__)
 

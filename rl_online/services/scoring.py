@@ -14,7 +14,7 @@ from jobs import crash
 from jobs.services import ClaimedJob, enqueue
 from registry.errors import InvalidInput, NotFound
 from registry.tenancy import tenant
-from rl_online.services.collecting import LIVE_SOURCES, payloads_of, scores_of
+from rl_online.collecting import LIVE_SOURCES, payloads_of, scores_of
 
 log = logging.getLogger(__name__)
 

@@ -23,13 +23,13 @@ from jobs.services import enqueue
 from registry.errors import Conflict, Unavailable
 from registry.models import Checkpoint, Deployment, Policy
 from registry.services import audit, next_version
-from rl_online.models import BatchSample, LearningPlan, RewardBatch, UpdateRun, UpdateState
+from rl_online import collecting
+from rl_online.collecting import KTO, RL, Candidate, Line
+from rl_online.models import OPEN_STATES, BatchSample, LearningPlan, RewardBatch, UpdateRun
 from rl_online.rewards import baseline
 from rl_online.rewards.batch import Sample, SealedBatch, seal_batch
 from rl_online.rewards.composite import parse_reward_spec
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.services import collecting
-from rl_online.services.collecting import KTO, RL, Candidate, Line
 from rl_online.services.plans import effective_config, freeze
 from rl_online.serving.client import EngineClient
 from rl_online.serving.protocol import EngineError, EngineUnavailable, InvalidRequest
@@ -37,7 +37,6 @@ from rl_online.serving.protocol import EngineError, EngineUnavailable, InvalidRe
 log = logging.getLogger(__name__)
 
 UPDATE_JOB = "rl_online.update"
-OPEN_STATES = (UpdateState.QUEUED, UpdateState.TRAINING, UpdateState.PROVING)
 MAX_SAMPLE_TOKENS = 4096
 ENCODE_TOGETHER = 16
 SEED_BITS = 63

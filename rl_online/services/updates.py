@@ -17,10 +17,10 @@ from registry.errors import Conflict, Unavailable
 from registry.models import Deployment, Policy
 from registry.services import LOOP, all_projects, audit
 from registry.tenancy import tenant
-from rl_online.models import LearningPlan, UpdateRun, UpdateState
+from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun, UpdateState
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services import sealing
-from rl_online.services.sealing import OPEN_STATES, TooFewSamples
+from rl_online.services.sealing import TooFewSamples
 from rl_online.triggering import Rhythm, Situation, Trigger, decide_trigger
 
 CONSIDER_JOB = "rl_online.consider"

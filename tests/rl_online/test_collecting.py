@@ -5,8 +5,9 @@ import pytest
 from feedback.models import Turn
 from registry.models import Deployment
 from registry.tenancy import tenant
+from rl_online import collecting
 from rl_online.rewards.composite import DEFAULT_BODY, parse_reward_spec
-from rl_online.services import collecting, promotion
+from rl_online.services import promotion
 
 pytestmark = pytest.mark.django_db
 
