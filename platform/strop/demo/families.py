@@ -12,8 +12,8 @@ from strop.demo.variants import Exercise, Family, draw
 
 NEVER_IN_TRAFFIC = frozenset(
     {
-        "subtract_constant", "at_most_constant", "drop_last_items", "keep_below", "scale_each",
-        "smallest", "ends_with", "lower_case",
+        "subtract_constant", "at_most_constant", "odd", "smaller_of_two", "drop_last_items", "smallest", "lower_case",
+        "ends_with",
     }
 )  # fmt: skip
 ALL = on_numbers.FAMILIES + on_lists.FAMILIES + on_text.FAMILIES

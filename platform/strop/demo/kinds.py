@@ -1,4 +1,4 @@
-"""What the demo's functions take: a number, two numbers, a list of numbers, a text, a list of words."""
+"""What the demo's functions take: a number, two numbers, a list of numbers, a text."""
 
 from random import Random
 from typing import Any
@@ -50,13 +50,6 @@ def _text(rng: Random, constant: Any) -> Arguments:
     return [rng.choice((text, text, extra + text, text + extra, extra + text + extra, text[::-1].lower()))]
 
 
-def _words(rng: Random, constant: Any) -> Arguments:
-    words = rng.choices(NOUNS, k=rng.randint(3, 6))
-    if isinstance(constant, str) and rng.random() < 0.5:
-        words[rng.randrange(len(words))] = constant
-    return [words]
-
-
 def _each(*names: str) -> tuple[tuple[str, ...], ...]:
     return tuple((name,) for name in names)
 
@@ -83,9 +76,4 @@ TEXT = Kind(
     names=_each("text", "s", "string", "word", "name", "line", "title", "message", "phrase", "label", "content", "t"),
     hint="str",
     draw=_text,
-)
-WORDS = Kind(
-    names=_each("words", "names", "parts", "lines", "tokens", "strings", "labels", "tags", "items", "titles", "keys"),
-    hint="list[str]",
-    draw=_words,
 )

@@ -15,6 +15,9 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 import django
+import openai
+
+from strop.demo.mailbox import Undelivered
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +27,7 @@ SETTLE_S = 7.0  # longer than the decision window: by then every turn has its la
 SMALLEST_ROUND = 32  # a full batch of the engine
 STARTS_WITHIN_S = 30.0  # an update that is due but does not start by then is a fault
 UPDATE_LIMIT_S = 900.0
+ENGINE_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,7 @@ async def play_rounds(plan: Plan) -> dict[str, Any]:
 
     stage = await in_thread(staging.set_stage, seed=plan.seed, minutes=plan.minutes, is_quick=plan.is_quick)
     say(f"{len(stage.exercises)} fresh problems wait in {stage.benchmark}; an update every {stage.every_turns} turns")
+    await wait_for_engine(stage.project_id)
     outcomes: list[watch.Outcome] = []
     started = time.monotonic()
     first_promotion_s: float | None = None
@@ -90,6 +95,17 @@ async def play_rounds(plan: Plan) -> dict[str, Any]:
         "key": stage.key,
         "benchmark": stage.benchmark,
     }
+
+
+async def wait_for_engine(project_id: UUID) -> None:
+    """Until the serving checkpoint can answer. Raises LoopBroke when no engine takes it."""
+    from strop.demo import watch
+
+    deadline = time.monotonic() + ENGINE_LIMIT_S
+    while not await in_thread(watch.is_served, project_id):
+        if time.monotonic() > deadline:
+            raise LoopBroke(f"no engine holds the serving checkpoint after {ENGINE_LIMIT_S:.0f} s; see engine.log")
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def gather_turns(crowd: Any, stage: Any) -> UUID | None:
@@ -197,11 +213,14 @@ def main() -> int:
     plan = Plan(**json.loads(sys.argv[1]))
     try:
         result = asyncio.run(play_rounds(plan))
-    except LoopBroke as error:
-        say(f"the loop broke: {error}")
-        return 1
-    json.dump(result, sys.stdout)
-    return 0
+    except* LoopBroke as broken:
+        say(f"the loop broke: {broken.exceptions[0]}")
+    except* (openai.APIError, Undelivered) as refused:
+        say(f"the loop broke: {len(refused.exceptions)} users were refused, the first: {refused.exceptions[0]}")
+    else:
+        json.dump(result, sys.stdout)
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

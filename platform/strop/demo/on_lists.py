@@ -36,21 +36,6 @@ LAST = Family(
     answer=lambda x, k: x[-k:],
     gives="list[int]",
 )
-SKIP = Family(
-    name="skip_items",
-    takes=NUMBERS,
-    functions=("skip_{k}", "drop_{k}", "rest", "after_{k}", "skip", "drop_first", "without_first_{k}", "remaining"),
-    docstrings=(
-        "{Return} {x} without the first {k} items.",
-        "Skip the first {k} items of {x}.",
-        "{Return} all items of {x} after the first {k}.",
-        "Drop {k} items from the start of {x}.",
-    ),
-    constants=FEW,
-    reference="{x}[{k}:]",
-    answer=lambda x, k: x[k:],
-    gives="list[int]",
-)
 DROP_LAST = Family(
     name="drop_last_items",
     takes=NUMBERS,
@@ -81,62 +66,6 @@ REVERSED = Family(
     answer=lambda x: x[::-1],
     gives="list[int]",
 )
-KEEP_ABOVE = Family(
-    name="keep_above",
-    takes=NUMBERS,
-    functions=("above_{k}", "keep_large", "filter_{x}", "over_{k}", "only_big", "high_{x}", "larger_than_{k}"),
-    docstrings=(
-        "{Return} the items of {x} that are greater than {k}.",
-        "Keep only the numbers in {x} above {k}.",
-        "{Return} a list of all values in {x} larger than {k}.",
-    ),
-    constants=MANY,
-    reference="[v for v in {x} if v > {k}]",
-    answer=lambda x, k: [v for v in x if v > k],
-    gives="list[int]",
-)
-KEEP_BELOW = Family(
-    name="keep_below",
-    takes=NUMBERS,
-    functions=("below_{k}", "keep_small", "filter_{x}", "under_{k}", "only_small", "low_{x}", "smaller_than_{k}"),
-    docstrings=(
-        "{Return} the items of {x} that are less than {k}.",
-        "Keep only the numbers in {x} below {k}.",
-        "{Return} a list of all values in {x} smaller than {k}.",
-    ),
-    constants=MANY,
-    reference="[v for v in {x} if v < {k}]",
-    answer=lambda x, k: [v for v in x if v < k],
-    gives="list[int]",
-)
-ADD_TO_EACH = Family(
-    name="add_to_each",
-    takes=NUMBERS,
-    functions=("add_{k}_to_all", "shift_all", "raise_all", "increase_{x}", "shift_{x}", "add_to_each", "plus_{k}"),
-    docstrings=(
-        "{Return} a list with {k} added to every item of {x}.",
-        "Add {k} to each number in {x}.",
-        "{Return} each item of {x} plus {k}, as a list.",
-    ),
-    constants=MANY,
-    reference="[v + {k} for v in {x}]",
-    answer=lambda x, k: [v + k for v in x],
-    gives="list[int]",
-)
-SCALE_EACH = Family(
-    name="scale_each",
-    takes=NUMBERS,
-    functions=("times_{k}", "scale_all", "multiply_all", "scale_{x}", "scale", "multiply_each", "stretch"),
-    docstrings=(
-        "{Return} a list with every item of {x} multiplied by {k}.",
-        "Multiply each number in {x} by {k}.",
-        "{Return} each item of {x} times {k}, as a list.",
-    ),
-    constants=MANY,
-    reference="[v * {k} for v in {x}]",
-    answer=lambda x, k: [v * k for v in x],
-    gives="list[int]",
-)
 TOTAL = Family(
     name="total",
     takes=NUMBERS,
@@ -149,34 +78,6 @@ TOTAL = Family(
     ),
     reference="sum({x})",
     answer=sum,
-    gives="int",
-)
-TOTAL_PLUS = Family(
-    name="total_plus_constant",
-    takes=NUMBERS,
-    functions=("total_plus_{k}", "sum_and_{k}", "bill", "with_fee", "total_with_extra", "sum_{x}", "final_total"),
-    docstrings=(
-        "{Return} the sum of {x} plus {k}.",
-        "Add {k} to the total of {x}.",
-        "{Return} the sum of all items in {x}, increased by {k}.",
-    ),
-    constants=MANY,
-    reference="sum({x}) + {k}",
-    answer=lambda x, k: sum(x) + k,
-    gives="int",
-)
-COUNT = Family(
-    name="count_value",
-    takes=NUMBERS,
-    functions=("count_{k}", "how_many_{k}", "occurrences", "count_in_{x}", "frequency", "times_seen", "num_{k}"),
-    docstrings=(
-        "{Return} how many times {k} occurs in {x}.",
-        "Count the {k}s in {x}.",
-        "{Return} the number of items in {x} equal to {k}.",
-    ),
-    constants=MANY,
-    reference="{x}.count({k})",
-    answer=lambda x, k: x.count(k),
     gives="int",
 )
 CONTAINS = Family(
@@ -236,7 +137,35 @@ SPREAD = Family(
     gives="int",
 )
 
+LARGEST = Family(
+    name="largest",
+    takes=NUMBERS,
+    functions=("largest", "highest", "maximum", "most_expensive", "peak", "max_of_{x}", "find_max", "top"),
+    docstrings=(
+        "{Return} the largest number in {x}.",
+        "{Return} the highest value of {x}.",
+        "{Return} the maximum of the list {x}.",
+        "Find the largest item of {x}.",
+    ),
+    reference="max({x})",
+    answer=max,
+    gives="int",
+)
+LENGTH = Family(
+    name="length",
+    takes=NUMBERS,
+    functions=("length", "count", "how_many", "size_of_{x}", "num_items", "count_{x}", "number_of_items", "len_of_{x}"),
+    docstrings=(
+        "{Return} the number of items in {x}.",
+        "{Return} the length of {x}.",
+        "Count the items of {x}.",
+        "{Return} how many elements the list {x} has.",
+    ),
+    reference="len({x})",
+    answer=len,
+    gives="int",
+)
+
 FAMILIES = (
-    FIRST, LAST, SKIP, DROP_LAST, REVERSED, KEEP_ABOVE, KEEP_BELOW, ADD_TO_EACH, SCALE_EACH,
-    TOTAL, TOTAL_PLUS, COUNT, CONTAINS, DESCENDING, SMALLEST, SPREAD,
+    FIRST, LAST, DROP_LAST, REVERSED, TOTAL, CONTAINS, DESCENDING, SMALLEST, LARGEST, SPREAD, LENGTH,
 )  # fmt: skip

@@ -111,20 +111,6 @@ DIVISIBLE = Family(
     answer=lambda x, k: x % k == 0,
     gives="bool",
 )
-CAP = Family(
-    name="cap",
-    takes=NUMBER,
-    functions=("cap_{x}", "cap_at_{k}", "limit", "limit_{x}", "clip_high", "no_more_than_{k}"),
-    docstrings=(
-        "{Return} {x}, but at most {k}.",
-        "{Return} the smaller of {x} and {k}.",
-        "Limit {x} to a maximum of {k}.",
-    ),
-    constants=MANY,
-    reference="min({x}, {k})",
-    answer=lambda x, k: min(x, k),
-    gives="int",
-)
 DISTANCE = Family(
     name="distance_to_constant",
     takes=NUMBER,
@@ -155,6 +141,107 @@ LARGER = Family(
     gives="int",
 )
 
+HALF = Family(
+    name="half",
+    takes=NUMBER,
+    functions=(
+        "half",
+        "halve",
+        "half_of_{x}",
+        "split_in_two",
+        "middle_of_{x}",
+        "share",
+        "cut_in_half",
+        "divide_by_two",
+    ),
+    docstrings=(
+        "{Return} half of {x}.",
+        "{Return} {x} divided by 2.",
+        "Divide {x} by two.",
+        "{Return} the half of {x}.",
+        "{Return} one half of the number {x}.",
+    ),
+    reference="{x} / 2",
+    answer=lambda x: x / 2,
+    gives="float",
+)
+EVEN = Family(
+    name="even",
+    takes=NUMBER,
+    functions=("is_even", "even", "check_even", "is_pair", "is_even_{x}", "has_even_{x}", "can_be_halved", "test"),
+    docstrings=(
+        "Return True if {x} is even.",
+        "Check whether {x} is an even number.",
+        "{Return} whether {x} is even.",
+        "Tell if {x} is even.",
+        "{Return} True for an even {x}, otherwise False.",
+    ),
+    reference="{x} % 2 == 0",
+    answer=lambda x: x % 2 == 0,
+    gives="bool",
+)
+ODD = Family(
+    name="odd",
+    takes=NUMBER,
+    functions=("is_odd", "odd", "check_odd", "is_odd_{x}", "is_uneven", "has_odd_{x}", "not_even", "test"),
+    docstrings=(
+        "Return True if {x} is odd.",
+        "Check whether {x} is an odd number.",
+        "{Return} whether {x} is odd.",
+        "Tell if {x} is odd.",
+        "{Return} True for an odd {x}, otherwise False.",
+    ),
+    reference="{x} % 2 == 1",
+    answer=lambda x: x % 2 == 1,
+    gives="bool",
+)
+SUM_OF_TWO = Family(
+    name="sum_of_two",
+    takes=TWO_NUMBERS,
+    functions=("add", "sum_of_two", "plus", "combine", "total", "add_numbers", "sum_up", "together"),
+    docstrings=(
+        "{Return} the sum of {x} and {y}.",
+        "{Return} {x} plus {y}.",
+        "Add {x} and {y}.",
+        "{Return} {x} and {y} added together.",
+        "{Return} the total of {x} and {y}.",
+    ),
+    reference="{x} + {y}",
+    answer=lambda x, y: x + y,
+    gives="int",
+)
+PRODUCT_OF_TWO = Family(
+    name="product_of_two",
+    takes=TWO_NUMBERS,
+    functions=("multiply", "product", "area", "times", "scale", "multiply_numbers", "mul", "grow"),
+    docstrings=(
+        "{Return} the product of {x} and {y}.",
+        "{Return} {x} times {y}.",
+        "Multiply {x} by {y}.",
+        "{Return} {x} and {y} multiplied.",
+        "{Return} {x} multiplied by {y}.",
+    ),
+    reference="{x} * {y}",
+    answer=lambda x, y: x * y,
+    gives="int",
+)
+SMALLER = Family(
+    name="smaller_of_two",
+    takes=TWO_NUMBERS,
+    functions=("smaller", "lower", "min_of_two", "least", "lowest", "cheaper", "get_min", "pick", "bottom"),
+    docstrings=(
+        "{Return} the smaller of {x} and {y}.",
+        "{Return} the lower number, {x} or {y}.",
+        "{Return} the minimum of {x} and {y}.",
+        "{Return} {x} or {y}, whichever is less.",
+        "{Return} the lesser of {x} and {y}.",
+    ),
+    reference="min({x}, {y})",
+    answer=min,
+    gives="int",
+)
+
 FAMILIES = (
-    ADD, SUBTRACT, MULTIPLY, REMAINDER, POWER, ABOVE, AT_MOST, DIVISIBLE, CAP, DISTANCE, LARGER,
+    ADD, SUBTRACT, MULTIPLY, REMAINDER, POWER, ABOVE, AT_MOST, DIVISIBLE, DISTANCE, HALF, EVEN, ODD, SUM_OF_TWO,
+    PRODUCT_OF_TWO, LARGER, SMALLER,
 )  # fmt: skip

@@ -1,10 +1,9 @@
-"""Families about a text or a list of words."""
+"""Families about a text."""
 
-from strop.demo.kinds import TEXT, WORDS
+from strop.demo.kinds import TEXT
 from strop.demo.variants import Family
 
 ENDS = ("!", "?", "...", "-", "_", "#", "*", "+", "/", "~", ">", "=", "$", "%", "&", "@")
-SEPARATORS = (", ", "-", "; ", " | ", "/", "_", " + ", ": ", "...", " and ", " or ", "--", "~", " > ", "#")
 
 UPPER = Family(
     name="upper_case",
@@ -116,22 +115,38 @@ LONGER = Family(
     answer=lambda x, k: len(x) > k,
     gives="bool",
 )
-JOIN = Family(
-    name="join_words",
-    takes=WORDS,
-    functions=("join", "join_{x}", "combine", "glue", "to_text", "concat", "merge_{x}", "as_line"),
+
+STRIP = Family(
+    name="strip_spaces",
+    takes=TEXT,
+    functions=("strip", "trim", "clean", "clean_{x}", "tidy", "remove_spaces", "trim_{x}", "without_padding"),
     docstrings=(
-        "Join {x} with {k}.",
-        "{Return} the strings of {x} joined by {k}.",
-        "{Return} all of {x} as one string, separated by {k}.",
-        "Concatenate {x} with {k} between the items.",
+        "{Return} {x} without leading and trailing spaces.",
+        "Strip the whitespace from both ends of {x}.",
+        "{Return} {x} with surrounding whitespace removed.",
+        "Remove spaces at the start and end of {x}.",
+        "{Return} {x} stripped of whitespace.",
     ),
-    constants=SEPARATORS,
-    reference="{k}.join({x})",
-    answer=lambda x, k: k.join(x),
+    reference="{x}.strip()",
+    answer=str.strip,
+    gives="str",
+)
+TITLE = Family(
+    name="title_case",
+    takes=TEXT,
+    functions=("title", "title_case", "to_title", "headline", "capitalize_words", "heading", "title_{x}", "as_title"),
+    docstrings=(
+        "{Return} {x} in title case.",
+        "Convert {x} to title case.",
+        "{Return} {x} as a title.",
+        "{Return} {x} with every word capitalized.",
+        "Capitalize each word of {x}.",
+    ),
+    reference="{x}.title()",
+    answer=str.title,
     gives="str",
 )
 
 FAMILIES = (
-    UPPER, LOWER, APPEND, REPEAT, STARTS, ENDS_WITH, BACKWARDS, LONGER, JOIN,
+    UPPER, LOWER, TITLE, STRIP, APPEND, REPEAT, STARTS, ENDS_WITH, BACKWARDS, LONGER,
 )  # fmt: skip

@@ -62,7 +62,7 @@ class Show:
         loop = Service(
             name="demo",
             command=[sys.executable, "-m", "strop.demo.loop", json.dumps(plan)],
-            environment=environment,
+            environment={**environment, "STROP_LOG_LEVEL": "WARNING"},
             stop_s=5,
         )
         result = json.loads(supervisor.run_once(loop))

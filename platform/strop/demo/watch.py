@@ -57,6 +57,13 @@ def standing(project_id: UUID) -> Standing:
         )
 
 
+def is_served(project_id: UUID) -> bool:
+    """Whether an engine holds the serving checkpoint."""
+    with tenant(project_id):
+        status = loop_status(find_policy(POLICY))
+        return any(holding.checkpoint_id == status.deployment.checkpoint_id for holding in status.engines)
+
+
 def current(project_id: UUID, run_id: UUID) -> UpdateRun:
     with tenant(project_id):
         return UpdateRun.objects.select_related("checkpoint").get(id=run_id)
