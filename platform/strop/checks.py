@@ -37,8 +37,8 @@ def check_settings(app_configs: Any, **_: Any) -> list[CheckMessage]:
             ),
             (
                 4,
-                not settings.ALLOWED_HOSTS,
-                "STROP_ALLOWED_HOSTS is empty: every request is refused.",
+                not set(settings.ALLOWED_HOSTS) - set(settings.LOOPBACK),
+                "STROP_ALLOWED_HOSTS names no host: people's requests are refused.",
                 "Name each host, e.g. STROP_ALLOWED_HOSTS=strop.example.org",
             ),
             (

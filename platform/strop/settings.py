@@ -16,7 +16,8 @@ HOST = env.text("STROP_HOST", "127.0.0.1")
 PORT = env.integer("STROP_PORT", 8000)
 PUBLIC_URL = env.text("STROP_PUBLIC_URL", f"http://{HOST}:{PORT}").rstrip("/")
 SECRET_KEY = env.text("STROP_SECRET_KEY") or HOME.secret("django")
-ALLOWED_HOSTS = env.items("STROP_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
+LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]  # by these our own processes call web, in production too
+ALLOWED_HOSTS = [*env.items("STROP_ALLOWED_HOSTS"), *LOOPBACK]
 CSRF_TRUSTED_ORIGINS = env.items("STROP_CSRF_TRUSTED_ORIGINS")
 
 DEVICE = env.choice("STROP_DEVICE", "auto", ["auto", "cpu", "cuda"])
@@ -97,6 +98,7 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_SSL_REDIRECT = PRODUCTION and env.flag("STROP_SSL_REDIRECT", True)
+SECURE_REDIRECT_EXEMPT = ["^(healthz|readyz|metrics)$", "^v1/"]  # probes and our own engine come by plain loopback
 SECURE_HSTS_SECONDS = env.integer("STROP_HSTS_SECONDS", 3600) if PRODUCTION else 0
 if PRODUCTION:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

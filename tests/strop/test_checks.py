@@ -36,6 +36,7 @@ def test_safe_settings_pass(production: Settings):
         ("ALLOWED_HOSTS", ["*"], "strop.E003"),
         ("ALLOWED_HOSTS", [".example.org"], "strop.E003"),
         ("ALLOWED_HOSTS", [], "strop.E004"),
+        ("ALLOWED_HOSTS", ["127.0.0.1", "localhost"], "strop.E004"),
         ("SESSION_COOKIE_SECURE", False, "strop.E005"),
         ("CSRF_COOKIE_SECURE", False, "strop.E005"),
         ("PUBLIC_URL", "http://strop.example.org", "strop.E006"),

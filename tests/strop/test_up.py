@@ -1,6 +1,7 @@
 """`strop up` as a person meets it: one instance for this file, its home below a folder only we may enter."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -64,8 +65,9 @@ def until(fact: Callable[[], object], timeout_s: float = 30) -> object:
     return found
 
 
-def start(root: Path, port: int, *options: str) -> Site:
-    environment = {key: value for key, value in os.environ.items() if key not in ("STROP_HOME", "DATABASE_URL")}
+def start(root: Path, port: int, *options: str, **settings: str) -> Site:
+    inherited = {key: value for key, value in os.environ.items() if key not in ("STROP_HOME", "DATABASE_URL")}
+    environment = inherited | settings
     command = [*STROP, "--home", str(root), "up", "--port", str(port), "--without", "engine", "--without", "updater"]
     with (root.parent / f"{root.name}.err").open("w") as errors:
         process = subprocess.Popen(
@@ -207,3 +209,24 @@ def test_production_with_unsafe_settings_does_not_start_and_says_what_to_set(tmp
     assert "strop.E007" in str(refused.value)
     assert of_this_run(Home(tmp_path / "home")) == []
     remove(Home(tmp_path / "home"))
+
+
+def test_production_with_safe_settings_is_ready_and_answers_people_only_over_https(tmp_path: Path):
+    site = start(
+        tmp_path / "home",
+        claim_port("127.0.0.1", 0),
+        "--production",
+        STROP_PUBLIC_URL="https://strop.example.org",
+        STROP_ALLOWED_HOSTS="strop.example.org",
+        STROP_CSRF_TRUSTED_ORIGINS="https://strop.example.org",
+    )
+    try:
+        assert site.ready() == "ok"
+        assert " sign_in=https://strop.example.org/sign-in/" in site.ready_line
+        connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)
+        connection.request("GET", "/sign-in", headers={"host": "strop.example.org"})
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["location"]) == (301, "https://strop.example.org/sign-in")
+        connection.close()
+    finally:
+        end(site)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import django
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,10 @@ def main() -> None:
     Path(settings.STATIC_ROOT).mkdir(exist_ok=True)
     migrate()
     if settings.PRODUCTION:
-        call_command("check", deploy=True, databases=["default"], stdout=sys.stderr, stderr=sys.stderr)
+        try:
+            call_command("check", deploy=True, databases=["default"], stdout=sys.stderr, stderr=sys.stderr)
+        except CommandError as error:
+            sys.exit(str(error))
     first = ensure_first_rows(
         project=os.environ.get("STROP_PROJECT", "default"), offers_sign_in=not settings.PRODUCTION
     )
