@@ -22,7 +22,7 @@ from rl_online.services.plans import deltas_folder
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     checkpoint: Checkpoint
-    role: str  # serving | canary | candidate | base
+    role: str  # serving | previous | canary | candidate | base
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ def project_of(policy_id: UUID) -> UUID:
 
 
 def head(policy_id: UUID) -> Head:
-    """Serving, canary, the newest candidate under proof, and the first checkpoint where there is a gate."""
+    """What serves (before it is loaded its predecessor too), canary, newest candidate, the first where there is a gate."""
     want = [_row(wanted) for wanted in wanted_checkpoints(policy_id)]
     etag = hashlib.sha256(json.dumps(want, sort_keys=True).encode()).hexdigest()[:24]
     return Head(policy_id=policy_id, etag=etag, want=want)
@@ -67,13 +67,15 @@ def head(policy_id: UUID) -> Head:
 def wanted_checkpoints(policy_id: UUID) -> list[Wanted]:
     """Inside a tenant. Each checkpoint once, under its most important role."""
     deployment = (
-        Deployment.objects.select_related("checkpoint__parent", "canary__parent")
+        Deployment.objects.select_related("checkpoint__parent", "canary__parent", "previous__parent")
         .filter(policy_id=policy_id, alias="default")
         .first()
     )
     if deployment is None:
         return []
     found = [Wanted(checkpoint=deployment.checkpoint, role="serving")]
+    if deployment.previous is not None and not is_held(deployment.checkpoint):
+        found.append(Wanted(checkpoint=deployment.previous, role="previous"))
     if deployment.canary is not None:
         found.append(Wanted(checkpoint=deployment.canary, role="canary"))
     proving = (

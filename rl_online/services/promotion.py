@@ -48,7 +48,7 @@ def roll_back(policy: Policy, *, actor: str, reason: str, version: int | None = 
     before = deployment.checkpoint
     target = _rollback_target(deployment, version)
     Checkpoint.objects.filter(pk=before.pk).update(state=CheckpointState.RETIRED)
-    _move(deployment, target, previous=target.parent)
+    _move(deployment, target, previous=before)
     audit(
         "roll back",
         "checkpoint",
@@ -88,7 +88,7 @@ def objection_to(checkpoint: Checkpoint, deployment: Deployment) -> str | None:
 def _locked(policy: Policy) -> Deployment:
     deployment = (
         Deployment.objects.select_for_update(of=("self",))
-        .select_related("checkpoint__policy", "previous__policy")
+        .select_related("checkpoint__policy", "checkpoint__parent__policy")
         .filter(policy=policy, alias="default")
         .first()
     )
@@ -100,11 +100,10 @@ def _locked(policy: Policy) -> Deployment:
 def _rollback_target(deployment: Deployment, version: int | None) -> Checkpoint:
     serving = deployment.checkpoint
     if version is None:
-        target = deployment.previous or serving.parent
-        if target is None:
+        if serving.parent is None:
             raise Conflict(f"{serving} has no predecessor to go back to")
-        return target
-    found = Checkpoint.objects.select_related("policy", "parent").filter(
+        return serving.parent
+    found = Checkpoint.objects.select_related("policy").filter(
         policy=deployment.policy, version=version, state=CheckpointState.RETIRED
     )
     target = found.first()
@@ -113,7 +112,8 @@ def _rollback_target(deployment: Deployment, version: int | None) -> Checkpoint:
     return target
 
 
-def _move(deployment: Deployment, checkpoint: Checkpoint, *, previous: Checkpoint | None) -> None:
+def _move(deployment: Deployment, checkpoint: Checkpoint, *, previous: Checkpoint) -> None:
+    """`previous` is what served until now: it answers on until an engine holds the new one."""
     Checkpoint.objects.filter(pk=checkpoint.pk).update(state=CheckpointState.SERVING)
     checkpoint.state = CheckpointState.SERVING
     deployment.checkpoint = checkpoint

@@ -7,6 +7,7 @@ from uuid import UUID
 from registry.errors import NotFound
 from registry.models import Checkpoint, Deployment
 from registry.tenancy import tenant
+from rl_online.services.holdings import is_held
 
 
 class ModelNotFound(NotFound):
@@ -79,11 +80,12 @@ def _named(name: str, version: str) -> Checkpoint | None:
 
 
 def _deployed(name: str, sticky: str) -> Checkpoint | None:
-    deployment = (
-        Deployment.objects.select_related("checkpoint", "canary").filter(policy__name=name, alias="default").first()
-    )
+    found = Deployment.objects.select_related("checkpoint", "previous", "canary")
+    deployment = found.filter(policy__name=name, alias="default").first()
     if deployment is None:
         return None
     if deployment.canary is not None and is_in_share(sticky, deployment.fence, deployment.canary_share):
         return deployment.canary
+    if deployment.previous is not None and is_held(deployment.previous) and not is_held(deployment.checkpoint):
+        return deployment.previous  # the alias has moved, the weights are still on their way
     return deployment.checkpoint

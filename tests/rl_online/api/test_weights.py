@@ -87,12 +87,21 @@ def test_a_candidate_under_proof_is_wanted_with_its_delta(project, policy, insid
     assert wants[2]["delta"] == {"from": 1, "path": path, "size": 5}
 
 
-def test_a_held_candidate_is_no_longer_wanted(project, policy, inside, judged, promoted):
+def test_what_served_before_is_wanted_until_an_engine_holds_what_serves_now(project, policy, inside, judged, promoted):
     judged("accept"), judged("reject")
     promoted()
+
+    def roles() -> dict[int, str]:
+        want = get("head", inside, policy=str(policy.id)).json()["want"]
+        return {row["version"]: row["role"] for row in want}
+
+    assert roles() == {2: "serving", 1: "previous"}
+    held = [{"version": 2, "tree_digest": f"{2:064d}"}]
+    post_held(inside, {"engine": "e1", "policy": str(policy.id), "held": held})
+    assert roles() == {2: "serving"}
     with tenant(project.id):
         promotion.roll_back(policy, actor="test", reason="worse")
-    assert [row["version"] for row in get("head", inside, policy=str(policy.id)).json()["want"]] == [1]
+    assert roles() == {1: "serving", 2: "previous"}
 
 
 def test_a_long_poll_answers_when_the_head_moves(project, policy, inside, judged, sealed, trained):

@@ -70,7 +70,9 @@ def test_a_rollback_serves_the_predecessor_again(project, policy, promoted, judg
     with tenant(project.id):
         deployment = promotion.roll_back(policy, actor="ada", reason="users complain")
         assert states(policy) == {1: "serving", 2: "retired"}
-        assert (deployment.checkpoint.version, deployment.previous, deployment.fence) == (1, None, 3)
+        assert (deployment.checkpoint.version, deployment.previous.version, deployment.fence) == (1, 2, 3)
+        with pytest.raises(Conflict, match="no predecessor"):
+            promotion.roll_back(policy, actor="ada", reason="still bad")
         assert AuditEvent.objects.get(verb="roll back").reason == "users complain"
 
 
