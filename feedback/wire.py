@@ -23,6 +23,8 @@ MAX_ITEM_BYTES = 1024 * 1024  # of the item as compact JSON
 MAX_AHEAD = timedelta(hours=23)
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT_DIGITS = 1000
+MAX_DEPTH = 100  # of free-form JSON; what is deeper could be read here and yet overflow the stack further on
+TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Text200 = Annotated[str, Meta(max_length=200)]
@@ -89,7 +91,7 @@ class TurnItem(_Sent, frozen=True, kw_only=True, tag="turn"):
     completion_token_ids: TokenIds | None = None  # with the sampled end token
     logprobs: list[float] | None = None
     weight_versions: list[tuple[Count, Count, Count]] | None = None  # spans [first, end exclusive, version]
-    routed_experts: list[Any] | None = None
+    routed_experts: list[list[list[Count]]] | None = None
     sampling: dict[str, Any] | None = None
     usage: Usage | None = None
     ttft_ms: Milliseconds | None = None
@@ -200,7 +202,7 @@ def check(item: Item, *, received_at: datetime, max_age: timedelta, measure: boo
         message = f"older than {max_age.days} days; history is sent with source import"
         return Refusal(id=item.id, outcome="too_old", field="at", message=message)
     if measure and len(canonical(item)) > MAX_ITEM_BYTES:
-        return Refusal(id=item.id, outcome="too_large", field=None, message=f"more than {MAX_ITEM_BYTES} bytes of JSON")
+        return _too_large(item.id)
     return item
 
 
@@ -212,6 +214,15 @@ def canonical(item: Item) -> bytes:
 def body_hash(item: Item) -> bytes:
     """SHA-256 of the canonical JSON: what tells a duplicate from a conflict."""
     return hashlib.sha256(_encoder.encode(item)).digest()
+
+
+def _is_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
+    if levels == 0:
+        return True
+    for below in value.values() if type(value) is dict else value:
+        if type(below) in (dict, list) and _is_deep(below, levels - 1):
+            return True
+    return False
 
 
 def _typed(body: bytes) -> Sequence[Item] | None:
@@ -245,7 +256,13 @@ def _integer(digits: str) -> int | float:
 
 def _typed_item(raw: Any) -> Item | Refusal:
     name = _readable_id(raw)
-    for path, value in _leaves(raw):
+    try:
+        text = json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return _invalid(name, None, TOO_DEEP)
+    if len(text) > MAX_ITEM_BYTES:
+        return _too_large(name)
+    for path, value in () if _is_plain(text) else _leaves(raw):
         if isinstance(value, float) and not math.isfinite(value):
             return _invalid(name, path, "not a finite number")
         if isinstance(value, str) and not _is_storable(value):
@@ -254,6 +271,14 @@ def _typed_item(raw: Any) -> Item | Refusal:
         return msgspec.convert(raw, Item)
     except _MALFORMED as error:
         return _invalid(name, *_field_and_message(str(error)))
+
+
+_SUSPECT = re.compile(r"\\u0000|NaN|Infinity|[\ud800-\udfff]")
+
+
+def _is_plain(text: str) -> bool:
+    """Nothing in the item can be unstorable: one fast look that spares most items the walk over their leaves."""
+    return _SUSPECT.search(text) is None
 
 
 def _readable_id(raw: Any) -> str | None:
@@ -298,6 +323,10 @@ def _invalid(name: str | None, field: str | None, message: str) -> Refusal:
     return Refusal(id=name, outcome="invalid", field=field, message=message)
 
 
+def _too_large(name: str | None) -> Refusal:
+    return Refusal(id=name, outcome="too_large", field=None, message=f"more than {MAX_ITEM_BYTES} bytes of JSON")
+
+
 Fault = tuple[str, str]  # field, what was found and what would be right
 
 
@@ -306,6 +335,9 @@ def _turn_fault(turn: TurnItem) -> Fault | None:
         return "messages", "send exactly one of messages and prompt"
     if turn.messages and not all(isinstance(message.get("role"), str) for message in turn.messages):
         return "messages", "every message needs a role"
+    for name in ("messages", "tool_calls", "sampling", "metadata"):
+        if (value := getattr(turn, name)) and _is_deep(value):
+            return name, TOO_DEEP
     if turn.checkpoint and turn.model:
         return "model", "send checkpoint for own weights or model for an external one, not both"
     return _sampling_fault(turn.sampling) or _token_fault(turn)
@@ -337,6 +369,8 @@ def _token_fault(turn: TurnItem) -> Fault | None:
 
 def _signal_fault(signal: SignalItem) -> Fault | None:
     kind, value = signal.kind, signal.value
+    if signal.metadata and _is_deep(signal.metadata):
+        return "metadata", TOO_DEEP
     if (signal.turn is None) == (signal.session is None):
         return "turn", "name exactly one of turn and session"
     if kind not in SIGNAL_KINDS and not (kind.startswith("metric:") and len(kind) > len("metric:")):

@@ -13,7 +13,7 @@ from feedback import wire
 from feedback.services import door, outcomes
 from feedback.services.record import RETRY_AFTER_S, Receipt, record_items
 from registry.auth import authenticate
-from registry.errors import InvalidInput, StropError, TooLarge, Unavailable, UnsupportedMedia
+from registry.errors import InvalidInput, NotFound, StropError, TooLarge, Unavailable, UnsupportedMedia
 from registry.models import Scope
 from registry.tenancy import tenant
 
@@ -26,8 +26,8 @@ def events(request: HttpRequest) -> HttpResponse:
     try:
         project_id = _project(request)
         receipt = _take(request, project_id)
-    except Unavailable as error:
-        return _refused(request, error, None)  # the count would go to the database that is away
+    except (Unavailable, NotFound) as error:
+        return _refused(request, error, None)  # there is no database, or no project, to count it in
     except StropError as error:
         return _refused(request, error, project_id)
     except (OperationalError, InterfaceError):

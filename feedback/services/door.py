@@ -10,7 +10,8 @@ from uuid import UUID
 
 from django.db import connection
 
-from registry.errors import RateLimited
+from registry.errors import NotFound, RateLimited
+from registry.models import Project
 from registry.services import project_settings
 from registry.tenancy import tenant
 
@@ -30,7 +31,10 @@ _looks: dict[UUID, Look] = {}
 
 
 def pass_through(project_id: UUID) -> timedelta:
-    """The age limit of items; raises RateLimited while this project's labelling is more than five minutes behind."""
+    """The age limit of items.
+
+    Raises RateLimited while this project's labelling is more than five minutes behind, NotFound without such a project.
+    """
     look = _looks.get(project_id)
     if look is None or time.monotonic() - look.looked_at >= LOOK_EVERY_S:
         look = _looks[project_id] = _look(project_id)
@@ -61,5 +65,8 @@ def label_wait_s(project_id: UUID) -> float:
 
 def _look(project_id: UUID) -> Look:
     with tenant(project_id):
-        max_age = timedelta(days=project_settings(project_id).horizon_days)
+        try:
+            max_age = timedelta(days=project_settings(project_id).horizon_days)
+        except Project.DoesNotExist:
+            raise NotFound("no such project", field="x-strop-project") from None
         return Look(looked_at=time.monotonic(), max_age=max_age, label_wait_s=label_wait_s(project_id))

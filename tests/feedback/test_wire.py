@@ -1,10 +1,13 @@
 """The JSON of events: what is taken, what is refused, and which field is named."""
 
+import contextlib
 import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from feedback import wire
 from feedback.wire import Refusal, SignalItem, TurnItem
@@ -252,3 +255,47 @@ def test_text_of_a_model_that_cannot_be_stored_is_replaced():
     kept = wire.storable(made)
     assert (kept.prompt, kept.completion, kept.metadata) == ("a\ufffd", "\ufffdb", {"k": ["\ufffd"]})
     assert wire.storable(kept) is kept
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["turn", "signal", "t"])
+names = st.sampled_from([*wire.TurnItem.__struct_fields__, *wire.SignalItem.__struct_fields__, "type"]) | st.text()
+values = st.recursive(scalars, lambda below: st.lists(below, max_size=3) | st.dictionaries(names, below, max_size=4))
+
+
+@given(st.lists(values | st.dictionaries(names, values).map(lambda fields: turn(**fields))))
+def test_whatever_is_sent_every_item_has_one_answer(items):
+    answers = parse(body=json.dumps({"items": items}).encode())
+    assert len(answers) == len(items)
+    for answer in answers:
+        if not isinstance(answer, Refusal):
+            assert b"NaN" not in wire.canonical(answer) and wire.storable(answer) is answer
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_are_an_error_of_ours(body):
+    with contextlib.suppress(wire.BadRequest):
+        assert isinstance(parse(body=body), list)
+
+
+def test_an_item_far_too_large_beside_a_bad_one_is_too_large():
+    huge, bad = parse(turn(metadata={"x": [0] * 600_000}), signal(kind="like"))
+    assert (huge.outcome, bad.outcome) == ("too_large", "invalid")
+
+
+def nested(levels: int) -> dict:
+    value: dict = {}
+    for _ in range(levels - 1):
+        value = {"x": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", [101, 300, 900])
+@pytest.mark.parametrize("beside", [{}, {"kind": "like"}])
+def test_nesting_deeper_than_a_hundred_levels_costs_only_its_item(levels, beside):
+    deep, other = parse(turn(metadata=nested(levels)), signal(**beside))
+    assert (deep.outcome, deep.id) == ("invalid", "t")
+    assert getattr(other, "outcome", "accepted") == ("invalid" if beside else "accepted")
+
+
+def test_nesting_of_a_hundred_levels_is_taken():
+    assert isinstance(parse(turn(metadata=nested(100)))[0], TurnItem)

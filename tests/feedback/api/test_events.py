@@ -225,6 +225,8 @@ def test_the_internal_token_must_name_a_project(client, project):
     assert (reply.status_code, reply.json()["error"]["field"]) == (400, "x-strop-project")
     headers["x-strop-project"] = str(project.id)
     assert client.post("/v1/events", body, content_type="application/json", headers=headers).status_code == 202
+    headers["x-strop-project"] = str(uuid4())
+    assert client.post("/v1/events", body, content_type="application/json", headers=headers).status_code == 404
 
 
 @pytest.mark.parametrize("method", ["get", "put", "patch", "delete"])

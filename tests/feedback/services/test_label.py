@@ -1,7 +1,11 @@
 """Labels as rows: settled once, corrected later, the same whatever the order of arrival."""
 
+import os
 import random
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +16,12 @@ from feedback.services.record import record_items
 from feedback.wire import SignalItem, TurnItem
 from jobs.models import Job
 from jobs.services import claim_next, run
+from registry.services import create_project
 from registry.tenancy import tenant
 
 pytestmark = pytest.mark.django_db
 
+CHECKOUT = Path(__file__).resolve().parents[3]
 NOW = datetime(2026, 11, 30, 6, 0, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=121)
 
@@ -278,3 +284,30 @@ def test_labels_made_between_arrivals_end_the_same(project):
                 model.objects.all().delete()
             TurnPayload.objects.filter(project_id=project.id).delete()
     assert len(results) == 1
+
+
+CHILD = """
+import sys
+sys.path[:0] = [".", "platform"]
+import django
+django.setup()
+from jobs.services import claim_next, run
+run(claim_next(["default"], "child"))
+"""
+
+
+def test_a_worker_killed_while_labelling_leaves_no_label_and_the_next_one_makes_one(transactional_db, tmp_path):
+    project = create_project("shared", "Shared")
+    record_items(project.id, [turn(), signal("g1")], received_at=NOW)
+    log = tmp_path / "crashes"
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "strop.settings", "CRASH_LOG": str(log)}
+    command = [sys.executable, "-c", CHILD]
+    died = subprocess.run(command, cwd=CHECKOUT, env=environment | {"CRASH_AT": "task.feedback.label.mid"}, timeout=60)
+    assert (died.returncode, log.read_text().split()) == (137, ["task.feedback.label.mid"])
+    with tenant(project.id):
+        assert Label.objects.count() == 0
+    Job.objects.update(lease_until=NOW)  # its lease has run out
+    subprocess.run(command, cwd=CHECKOUT, env=environment, check=True, timeout=60)
+    with tenant(project.id):
+        assert list(Label.objects.values_list("outcome", flat=True)) == ["accept"]
+        assert (Job.objects.get().state, Job.objects.get().attempts) == ("done", 2)
