@@ -5,6 +5,7 @@ On SIGTERM it stays reachable and answers /readyz with 503 until open answers ar
 
 import os
 import time
+import warnings
 from types import FrameType
 
 import uvicorn
@@ -40,6 +41,8 @@ def main() -> None:
     os.environ.setdefault("STROP_DB_POOL", "1")
     from django.conf import settings
 
+    # WhiteNoise hands small static files over as a plain iterator; nothing blocks for long.
+    warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
     config = uvicorn.Config(
         "strop.asgi:application",
         host=settings.HOST,

@@ -1,6 +1,7 @@
 """The processes of `strop up`: what each is started with, and how it is known to be ready and alive."""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -31,11 +32,13 @@ def product(home: Home, *, url: str, environment: Mapping[str, str]) -> list[Ser
     # Beat keeps nothing on disk: which slot has run is a row in PostgreSQL.
     beat = [*celery, "beat", "--scheduler", "celery.beat:Scheduler", "--loglevel", "WARNING"]
     worker = [*celery, "worker", "--queues", "default,judge", "--concurrency", str(os.cpu_count() or 1)]
+    # Waiting threads give way: with spinning ones, two trained programs on two cores starve everything else.
+    torch = {**environment, "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
     return [
         Service(
             name="engine",
             command=[sys.executable, "-m", "rl_online.commands.engine"],
-            environment=environment,
+            environment=torch,
             stop_rank=2,
             stop_s=25,
             ready_s=120,
@@ -45,20 +48,21 @@ def product(home: Home, *, url: str, environment: Mapping[str, str]) -> list[Ser
         Service(
             name="updater",
             command=[sys.executable, "-m", "rl_online.commands.updater"],
-            environment=environment,
+            environment=torch,
             stop_rank=3,
             stop_s=10,
         ),
         Service(
             name="worker",
             command=[*worker, "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "-O", "fair"],
-            # Celery reads this before our own module: SIGTERM gives tasks 30 s, then puts them back.
-            environment={**environment, "REMAP_SIGTERM": "SIGQUIT"},
+            environment={**environment, "REMAP_SIGTERM": "SIGQUIT"},  # Celery reads it before our own module
+            # Waits for tasks that run, and no longer; SIGTERM would sleep the whole 30 s when there is one.
+            stop_signal=signal.SIGINT,
             stop_rank=3,
-            stop_s=35,
+            stop_s=30,
             is_healthy=worker_moves(home),
         ),
-        Service(name="beat", command=beat, environment=environment, stop_rank=3, stop_s=5),
+        Service(name="beat", command=beat, environment=environment, stop_rank=3, stop_s=15),
         Service(
             name="web",
             command=[sys.executable, "-m", "strop.serve"],

@@ -4,6 +4,7 @@ One thread and one loop, so that a fork never meets a lock somebody else holds, 
 process. It knows nothing of what the services do.
 """
 
+import math
 import os
 import selectors
 import signal
@@ -138,6 +139,7 @@ class Supervisor:
         return Log(name, folder=self.home.logs, terminal=self._terminal if is_shown else None)
 
     def _stop_together(self, lives: Sequence[Life]) -> None:
+        asked_at = time.monotonic()
         running = [life for life in lives if life.process is not None and life.process.poll() is None]
         for life in running:
             assert life.process is not None
@@ -149,9 +151,11 @@ class Supervisor:
                 assert life.process is not None
                 if life.process.poll() is not None:
                     running.remove(life)
+                    self.log.say(f"{life.service.name} stopped in {time.monotonic() - asked_at:.1f} s")
                 elif time.monotonic() > deadline[life.service.name]:
                     self.log.say(f"{life.service.name} did not stop in {life.service.stop_s:.0f} s and is killed")
                     service.kill_group(life.process.pid)
+                    deadline[life.service.name] = math.inf
         for life in lives:
             if life.process is not None:
                 self._bury(life)
