@@ -58,7 +58,7 @@ def project_of(policy_id: UUID) -> UUID:
 
 
 def head(policy_id: UUID) -> Head:
-    """What serves (before it is loaded its predecessor too), canary, newest candidate, the first where there is a gate."""
+    """What serves (before it is loaded, its predecessor too), canary, newest candidate, and the first under a gate."""
     want = [_row(wanted) for wanted in wanted_checkpoints(policy_id)]
     etag = hashlib.sha256(json.dumps(want, sort_keys=True).encode()).hexdigest()[:24]
     return Head(policy_id=policy_id, etag=etag, want=want)
