@@ -143,12 +143,14 @@ def _refuse_unsafe(source: Path, files: list[Path]) -> None:
 
 
 def _try_load(folder: Path) -> None:
+    from safetensors import SafetensorError
+
     from rl_online.policy.load import load_policy, load_tokenizer
 
     try:
         load_policy(folder)
         load_tokenizer(folder)
-    except (ValueError, OSError, KeyError, RuntimeError, ImportError, AttributeError) as error:
+    except (ValueError, OSError, KeyError, RuntimeError, ImportError, AttributeError, SafetensorError) as error:
         raise UnusableModel(f"transformers cannot load it: {error}") from error
 
 

@@ -12,6 +12,8 @@ from rl_online.policy.logprobs import can_split, pad_rows, selected_logprobs
 from rl_online.training.microbatch import micro_batches
 from rl_online.training.samples import TrainingSample
 
+MAX_EAGER_LENGTH = 256  # eager attention keeps length^2 scores per head and layer
+
 Scorer = Callable[[Sequence[TrainingSample]], list[list[float]]]
 
 
@@ -20,6 +22,7 @@ def passes(
 ) -> Iterator[tuple[list[int], Tensor]]:
     """Per forward pass: the indices of its samples, and the log-probabilities of their trained tokens in a row."""
     for group in micro_batches(samples, max_tokens):
+        choose_attention(model, max_length=len(samples[group[0]].token_ids))
         rows = pad_rows(
             [samples[index].token_ids for index in group],
             [samples[index].positions for index in group],
@@ -27,6 +30,14 @@ def passes(
             device=model.device,
         )
         yield group, selected_logprobs(model, rows, is_split=is_split)
+
+
+def choose_attention(model: PreTrainedModel, *, max_length: int) -> None:
+    """Fused attention is slow in its backward pass on a CPU: short sequences do without, long ones need its memory."""
+    is_short = model.device.type == "cpu" and max_length <= MAX_EAGER_LENGTH
+    wanted = "eager" if is_short else "sdpa"
+    if model.config._attn_implementation != wanted:
+        model.set_attn_implementation(wanted)
 
 
 def by_sample(logp_K: Tensor, samples: Sequence[TrainingSample]) -> list[list[float]]:

@@ -16,6 +16,7 @@ from rl_online.rewards.durable import clear_drafts, new_folder
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.apply import Hooks, Progress, UpdateCancelled, UpdateFailed, apply_update
 from rl_online.training.local import LocalTrainer
+from rl_online.training.memory import reusing_memory
 from rl_online.training.samples import Stream, TrainingSample, select_samples
 from rl_online.training.scoring import Scorer, frozen_scorer
 from rl_online.training.state import state_folder, verify_state, write_state_manifest
@@ -75,7 +76,8 @@ def run_update(
     hooks = Hooks(on_progress=on_progress, is_cancelled=is_cancelled, crash=crash)
     parent = verify_folder(request.parent_folder)
     if not request.out_folder.exists():
-        _train(request, parent, hooks)
+        with reusing_memory():
+            _train(request, parent, hooks)
     manifest = _verify_ours(request, parent)
     metrics = json.loads((state_folder(request.out_folder) / METRICS).read_text("utf-8"))
     delta = publish_delta(
