@@ -13,6 +13,7 @@ from strop.home import Home
 
 os.environ["STROP_HOME"] = tempfile.mkdtemp(prefix="strop-test-")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 _home = Home(Path(os.environ["STROP_HOME"]))
 (_home.root / "static").mkdir()
 _owner = os.getpid()
