@@ -27,6 +27,7 @@ TOGETHER = 32  # turns in flight: the engine decodes them in one batch
 MAX_TOKENS = 20
 TURNS_A_SESSION = 8
 TIMEOUT_S = 120.0
+MAX_RETRIES = 60  # about two minutes: an engine that starts again has to load its weights
 
 
 @dataclass(kw_only=True)
@@ -60,7 +61,7 @@ class Crowd:
         self._num_turns = 0
         self._workbench = Workbench()
         self._openai = AsyncOpenAI(
-            base_url=f"{url}/v1", api_key=key, max_retries=8, timeout=TIMEOUT_S,
+            base_url=f"{url}/v1", api_key=key, max_retries=MAX_RETRIES, timeout=TIMEOUT_S,
             http_client=DefaultAsyncHttpxClient(trust_env=False),
         )  # fmt: skip
         self._http = httpx.AsyncClient(
@@ -85,6 +86,10 @@ class Crowd:
         finally:
             await self._openai.close()
             await self._http.aclose()
+
+    @property
+    def num_answered(self) -> int:
+        return sum(tally.turns for tally in self.tallies.values())
 
     async def play(self, num_turns: int) -> None:
         """Take `num_turns` turns: some more where users ask again, fewer where no problem is left."""

@@ -23,6 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.5
+TELL_EVERY_S = 10.0
 SETTLE_S = 7.0  # longer than the decision window: by then every turn has its label
 SMALLEST_ROUND = 32  # a full batch of the engine
 STARTS_WITHIN_S = 30.0  # an update that is due but does not start by then is a fault
@@ -127,7 +128,7 @@ async def gather_turns(crowd: Any, stage: Any) -> UUID | None:
             due_since = None
             before = {name: (tally.turns, tally.works) for name, tally in crowd.tallies.items()}
             begun = time.monotonic()
-            await crowd.play(max(short, SMALLEST_ROUND))
+            await play_aloud(crowd, max(short, SMALLEST_ROUND))
             tell_turns(crowd, before, time.monotonic() - begun)
             await wait_for_labels(crowd, stage)
         else:
@@ -135,6 +136,18 @@ async def gather_turns(crowd: Any, stage: Any) -> UUID | None:
             if time.monotonic() - due_since > STARTS_WITHIN_S:
                 raise LoopBroke(f"{now.num_ready} labelled turns are ready, but no update started")
             await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def play_aloud(crowd: Any, num_turns: int) -> None:
+    """Play, and tell every ten seconds how far it is."""
+    begun, already = time.monotonic(), crowd.num_answered
+    playing = asyncio.create_task(crowd.play(num_turns))
+    while not (await asyncio.wait({playing}, timeout=TELL_EVERY_S))[0]:
+        done = crowd.num_answered - already
+        rate = done / (time.monotonic() - begun)
+        left = f", {max(num_turns - done, 0) / rate:.0f} s left" if done else ""
+        say(f"{done} of {num_turns} turns, {rate:.1f} a second{left}")
+    await playing
 
 
 def tell_turns(crowd: Any, before: dict[str, tuple[int, int]], seconds: float) -> None:

@@ -60,7 +60,7 @@ def set_stage(*, seed: int, minutes: float, is_quick: bool) -> Stage:
         is_held_out=False,
     )
     gate = create_benchmark(
-        project.id, GATE, _gate_problems(), version=1, description="100 fresh problems of each half", is_held_out=True
+        project.id, GATE, _gate_problems(), description="100 fresh problems of each half", is_held_out=True
     )
     every_turns = QUICK_TURNS if is_quick else EVERY_TURNS
     _policy(project.id, folder, every_turns=every_turns, gate_benchmark=str(gate))

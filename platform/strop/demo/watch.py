@@ -1,6 +1,5 @@
 """What the demo reads of its own loop: where it stands now, and the rows of the table. Reads only."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 from uuid import UUID
@@ -15,6 +14,7 @@ from registry.services import find_policy
 from registry.tenancy import tenant
 from rl_online.models import BatchSample, GateReport, UpdateRun, UpdateState
 from rl_online.selectors import LineEntry, checkpoint_line, loop_status
+from rl_online.services.updates import preview_update
 from strop.demo.stage import GATE, POLICY
 from strop.demo.table import Row
 
@@ -51,7 +51,7 @@ def standing(project_id: UUID) -> Standing:
         status = loop_status(find_policy(POLICY))
         over = [state for state in UpdateState.values if UpdateState(state).is_over]
         return Standing(
-            num_ready=status.next.num_ready,
+            num_ready=preview_update(status.policy).num_ready,
             num_updates=UpdateRun.objects.filter(policy=status.policy, state__in=over).count(),
             running=status.running,
         )
@@ -136,9 +136,3 @@ def _decision(entry: LineEntry) -> str:
     if entry.run is None:
         return "first"
     return entry.report.decision if entry.report else str(entry.run.state)
-
-
-def summary_of(tallies: Iterable[tuple[int, int]]) -> str:
-    """(turns, worked) of the crowd's own trials, as a share."""
-    turns, works = (sum(column) for column in zip(*tallies, strict=True))
-    return f"{works}/{turns} worked ({works / turns:.1%})"
