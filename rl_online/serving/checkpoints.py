@@ -23,10 +23,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Pretra
 
 from rl_online.serving.detokenize import Vocabulary
 from rl_online.serving.protocol import CheckpointName, InvalidRequest, LoadRefused
-from rl_online.weights.delta import apply_delta
 from rl_online.weights.errors import CorruptCheckpoint, WrongBase
 from rl_online.weights.manifest import FileRow, Manifest, tensor_rows, tree_digest, verify_folder
-from rl_online.weights.publish import parse_delta_manifest
+from rl_online.weights.publish import decode_published, parse_delta_manifest
 from rl_online.weights.tensors import Tensor, read_tensors
 
 DTYPES = {
@@ -134,11 +133,8 @@ class Loader:
             check_name(published.manifest, name)
             if other_files(published.manifest) != other_files(base.manifest):
                 raise WrongBase("files besides the weights changed: it has to be loaded in full")
-            tensors = apply_delta(
-                raw_tensors(base.module, base.manifest.tensors),
-                delta.read_bytes(),
-                tree=published.manifest.tree_digest,
-            )
+            parent = raw_tensors(base.module, base.manifest.tensors)
+            tensors = decode_published(parent, delta.read_bytes(), published)
             return self._build(
                 name, base.config, tensors, text=base.text, end_ids=base.end_ids, manifest=published.manifest
             )

@@ -7,22 +7,57 @@ transformers takes and returns a cache. Not here: which rows there are and why (
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers.cache_utils import Cache, DynamicLayer
 
 # B rows, T positions of the widest row, S new positions, V vocabulary, H heads, D head size
+
+ROOM = 64  # positions allocated beyond those needed now
+
+
+class GrowingLayer(DynamicLayer):
+    """Keys and values of one layer with room to grow: appending a token copies that token, not all those before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._room: tuple[Tensor, Tensor] | None = None
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        start = self.get_seq_length()
+        end = start + key_states.shape[2]
+        if self._room is None or end > self._room[0].shape[2]:
+            self._room = self._larger(key_states, end + ROOM), self._larger(value_states, end + ROOM)
+            if self.keys is not None and self.values is not None:
+                self._room[0][:, :, :start], self._room[1][:, :, :start] = self.keys, self.values
+        for room, new in zip(self._room, (key_states, value_states), strict=True):
+            room[:, :, start:end] = new
+        self.keys, self.values = (room[:, :, :end] for room in self._room)
+        self.is_initialized = True
+        return self.keys, self.values
+
+    def _larger(self, like_BHTD: Tensor, length: int) -> Tensor:
+        return like_BHTD.new_empty(*like_BHTD.shape[:2], length, like_BHTD.shape[3])
+
+
+def new_cache(layers: Iterable[Sequence[Tensor]] = ()) -> Cache:
+    """A cache of growing layers, empty or holding these keys and values."""
+    cache = Cache(layer_class_to_replicate=GrowingLayer)
+    for index, (keys, values) in enumerate(layers):
+        cache.update(keys, values, index)
+    return cache
 
 
 @dataclass(slots=True)
 class Rows:
     """`lengths[b]` positions of row b are real, the last ones; those before are padding."""
 
-    cache: DynamicCache
+    cache: Cache
     lengths: list[int]
 
     @property
@@ -35,7 +70,7 @@ def prefill(module: nn.Module, prompts: list[list[int]], *, device: torch.device
     width = max(map(len, prompts))
     # The padding id is masked out by length; any id in the vocabulary does.
     ids_BS = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
-    rows = Rows(DynamicCache(), [len(prompt) for prompt in prompts])
+    rows = Rows(new_cache(), [len(prompt) for prompt in prompts])
     return forward(module, ids_BS, rows, width=width), rows
 
 
@@ -55,8 +90,8 @@ def forward(module: nn.Module, ids_BS: Tensor, rows: Rows, *, width: int) -> Ten
     mask_BT = (positions_T >= padding_B1).long()
     positions_BS = (positions_T[width - ids_BS.shape[1] :] - padding_B1).clamp(min=0)
     kept: dict[str, Any] = {cache_argument(type(module).forward): rows.cache}
-    # An index copies the last positions together. A slice stays strided, and a linear layer on strided rows whose weight
-    # needs no gradient goes through bmm with a copy of the whole vocabulary matrix for every row.
+    # An index copies the last positions together. A slice stays strided, and a linear layer on strided rows, whose
+    # weight needs no gradient, goes through bmm with a copy of the whole vocabulary matrix for every row.
     last_1 = torch.tensor([ids_BS.shape[1] - 1], device=ids_BS.device)
     output = module(
         input_ids=ids_BS,
@@ -81,7 +116,7 @@ def select(rows: Rows, kept: list[int]) -> Rows:
     lengths = [rows.lengths[row] for row in kept]
     start = rows.width - max(lengths)
     layers = [tuple(x_BHTD[:, :, start:][kept] for x_BHTD in layer) for layer in keys_values(rows.cache)]
-    return Rows(DynamicCache(layers), lengths)
+    return Rows(new_cache(layers), lengths)
 
 
 @torch.inference_mode()
@@ -90,13 +125,13 @@ def join(first: Rows, second: Rows) -> Rows:
     width = max(first.width, second.width)
     pairs = zip(keys_values(first.cache), keys_values(second.cache), strict=True)
     layers = [tuple(stack(a, b, width=width) for a, b in zip(*pair, strict=True)) for pair in pairs]
-    return Rows(DynamicCache(layers), first.lengths + second.lengths)
+    return Rows(new_cache(layers), first.lengths + second.lengths)
 
 
 def stack(a_BHTD: Tensor, b_BHTD: Tensor, *, width: int) -> Tensor:
     return torch.cat([nn.functional.pad(x, (0, 0, width - x.shape[2], 0)) for x in (a_BHTD, b_BHTD)])
 
 
-def keys_values(cache: DynamicCache) -> list[tuple[Tensor, Tensor]]:
+def keys_values(cache: Any) -> list[tuple[Tensor, Tensor]]:
     """Keys and values of each layer."""
-    return [(layer[0], layer[1]) for layer in cache]
+    return [(layer.keys, layer.values) for layer in cache.layers]

@@ -24,6 +24,7 @@ from rl_online.serving.protocol import (
 log = logging.getLogger(__name__)
 
 MIN_RETRY_S, MAX_RETRY_S = 1.0, 30.0
+ABORT_S = 2.0  # for the step in progress to end, and with it the aborted streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +145,10 @@ class Scheduler:
             for stream in self._streams.values():
                 stream.is_aborted = True
             self._wake.notify_all()
-            self._wake.wait_for(lambda: not self._streams, timeout_s)
+            self._wake.wait_for(lambda: not self._streams, ABORT_S)
             self._is_stopped = True
             self._wake.notify_all()
-        self._thread.join(timeout_s)
+        self._thread.join(ABORT_S)
         return is_empty
 
     def _run(self) -> None:
