@@ -1,6 +1,6 @@
 """`strop demo`: the whole product with its demo loop, from an empty folder to a table, then the site stays up.
 
-The processes are those of `strop up`, on a home of its own; the loop is one more program beside them (demo.loop).
+The processes are those of `strop up`, on a home of its own; the loop is one more program beside them (`loop`).
 """
 
 import argparse
@@ -66,7 +66,7 @@ class Show:
             stop_s=5,
         )
         result = json.loads(supervisor.run_once(loop))
-        self.result = {**{name: part for name, part in result.items() if name != "key"}, "url": url}
+        self.result = {**result, "url": url}
         _say("\n" + render([Row(**row) for row in result["checkpoints"]]))
         _say("* serves now. Accept share: what users clicked, mistakes included.")
         _say(f"\nPages: {url}\nSign in (once, within a day): {sign_in}")
