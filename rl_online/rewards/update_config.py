@@ -25,7 +25,7 @@ class UpdateConfig:
     grad_clip: float = 1.0  # global L2 norm the gradient is scaled down to
     minibatch_size: int = 64  # samples per optimizer step
     epochs: int = 1  # passes over the batch
-    micro_batch_tokens: int = 1536  # padded tokens per forward pass; bounds memory, does not change the loss
+    micro_batch_tokens: int = 1024  # padded tokens per forward pass; bounds memory, does not change the loss
 
     mask_high: float = 0.2  # DPPO: drop a good token once its probability rose by more than this
     mask_low: float = 0.2  # DPPO: drop a bad token once its probability fell by more than this
