@@ -73,7 +73,7 @@ def rates(
         )
     figure.update_layout(barmode="stack", bargap=0.15, hovermode="x unified", showlegend=True)
     figure.update_yaxes(title_text="signals / min", rangemode="tozero")
-    _mark(figure, marks)
+    _mark(figure, marks, times)
     return _json(figure)
 
 
@@ -192,13 +192,22 @@ def differences(rows: Sequence[tuple[str, float, float, float, int]], *, margin:
     return _json(figure)
 
 
-def _mark(figure: "Figure", marks: Sequence[Mark]) -> None:
+def _mark(figure: "Figure", marks: Sequence[Mark], times: Sequence[datetime]) -> None:
+    span = (times[-1] - times[0]).total_seconds() or 1.0
     for mark in marks:
+        place = (mark.at - times[0]).total_seconds() / span
         figure.add_shape(
             type="line", x0=mark.at, x1=mark.at, y0=0, y1=1, yref="paper", line={"width": 1, "color": "#8a8f98"}
         )
         figure.add_annotation(
-            x=mark.at, y=1, yref="paper", yanchor="bottom", text=mark.text, showarrow=False, font={"size": 11}
+            x=mark.at,
+            y=1,
+            yref="paper",
+            yanchor="top",
+            xanchor="left" if place < 0.5 else "right",
+            text=mark.text,
+            showarrow=False,
+            font={"size": 11},
         )
 
 
@@ -210,7 +219,7 @@ def _plotly() -> Any:
 
 
 def _json(figure: "Figure") -> dict[str, Any]:
-    figure.update_layout(template="none", margin={"l": 48, "r": 12, "t": 20, "b": 40})
+    figure.update_layout(template="none", margin={"l": 48, "r": 12, "t": 20, "b": 36})
     plain: dict[str, Any] = json.loads(figure.to_json())
     plain["layout"].pop("template", None)
     return plain

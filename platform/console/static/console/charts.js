@@ -14,11 +14,11 @@
   };
   const framed = (layout, box) => {
     const base = {
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
-      height: box.clientHeight,
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: false,
+      width: box.clientWidth, height: box.clientHeight,
       font: { family: style("--tblr-font-sans-serif"), size: 12, color: style("--strop-ink-soft") },
       hoverlabel: { font: { size: 12, color: style("--strop-ink") }, bgcolor: style("--strop-surface"), bordercolor: style("--strop-line"), align: "left" },
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", xanchor: "left" },
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", xanchor: "left", traceorder: "normal" },
     };
     const whole = merge(base, layout);
     for (const key of Object.keys(whole).concat(["xaxis", "yaxis"])) {
@@ -30,16 +30,22 @@
   const figures = new Map();
   const draw = (box, figure) => {
     figures.set(box, figure);
-    box.classList.remove("figure-empty");
+    box.classList.remove("plot-empty");
     box.querySelector(".unknown")?.remove();
-    Plotly.react(box, figure.data, framed(figure.layout, box), { displayModeBar: false, responsive: true });
+    Plotly.react(box, figure.data, framed(figure.layout, box), { displayModeBar: false });
   };
+  const widths = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      if (figures.has(target) && target.clientWidth !== target._fullLayout?.width) draw(target, figures.get(target));
+    }
+  });
   const boxOf = (name) => document.querySelector(`[data-figure="${CSS.escape(name)}"]`);
 
   window.strop = { draw: (name, figure) => { const box = boxOf(name); if (box && figure) draw(box, figure); } };
   for (const box of document.querySelectorAll("[data-figure]")) {
     const data = document.getElementById(box.dataset.figure);
     if (data) draw(box, JSON.parse(data.textContent));
+    widths.observe(box);
   }
   document.addEventListener("strop:theme", () => figures.forEach((figure, box) => draw(box, figure)));
 })();

@@ -1,0 +1,117 @@
+"""A real Chromium against the product's own web process, on the test's database."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from registry.tenancy import tenant
+from tests.conftest import CHECKOUT, unavailable
+from tests.console import factories
+
+SHOTS = CHECKOUT / "screenshots"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator:
+    """Chromium of the system; Playwright must not bring its own."""
+    path = os.environ.get("STROP_CHROMIUM") or shutil.which("chromium")
+    if not path or not Path(path).exists():
+        unavailable("Chromium is not installed; apt-get install chromium fonts-dejavu")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def web(django_db_setup, home) -> Iterator[str]:
+    """The product's own web process, `python -m strop.serve`, on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    home.logs.mkdir(parents=True, exist_ok=True)
+    with (home.logs / "web.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "strop.serve"], cwd=CHECKOUT, env=os.environ | {"STROP_PORT": str(port)}, stderr=log
+        )
+        address = f"http://127.0.0.1:{port}"
+        wait_for(address + "/healthz", process)
+        yield address
+        process.terminate()
+        process.wait(40)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        assert process.poll() is None, "the web process ended at its start"
+        with contextlib.suppress(httpx.TransportError):
+            httpx.get(url, timeout=5)
+            return
+        time.sleep(0.2)
+    pytest.fail(f"{url} did not answer within two minutes")
+
+
+@pytest.fixture
+def site(transactional_db, web) -> str:
+    """The address of a running web process that sees what the test committed."""
+    return web
+
+
+@pytest.fixture
+def loop(project):
+    with tenant(project.id):
+        return factories.make_loop(num_turns=60)
+
+
+class Visit:
+    """A signed-in page that remembers everything the browser complained about."""
+
+    def __init__(self, page, site: str) -> None:
+        self.page = page
+        self.site = site
+        self.complaints: list[str] = []
+        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.site + path, wait_until="load")
+        self.page.wait_for_function("!document.querySelector('[data-figure]') || window.strop")
+
+    def shoot(self, name: str) -> None:
+        SHOTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=SHOTS / f"{name}.png", full_page=True)
+
+
+@pytest.fixture
+def visit(browser, site):
+    """visit(user, theme=, width=) -> a Visit, signed in through the form."""
+    contexts = []
+
+    def make(username: str, *, theme: str = "light", width: int = 1280) -> Visit:
+        context = browser.new_context(
+            color_scheme=theme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        visit = Visit(page, site)
+        page.goto(site + "/sign-in")
+        page.fill("#id_username", username)
+        page.fill("#id_password", f"{username}-password")
+        page.click("button")
+        page.wait_for_url("**/p/**")
+        return visit
+
+    yield make
+    for context in contexts:
+        context.close()

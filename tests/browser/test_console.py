@@ -1,0 +1,133 @@
+"""Every page in Chromium: both themes, a phone's width, axe, the console's silence; and the loop's buttons."""
+
+import os
+
+import pytest
+
+from tests.console import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # Playwright's loop runs in the test's own thread
+
+
+@pytest.fixture
+def paths(loop):
+    return {
+        "overview": "/p/editor/overview",
+        "sessions": "/p/editor/sessions",
+        "session": "/p/editor/sessions/edit-0",
+        "flagged": "/p/editor/flagged",
+        "updates": "/p/editor/updates",
+        "update-trigger": "/p/editor/updates/new",
+        "update-live": f"/p/editor/updates/{loop.updates[-1].id}",
+        "update": f"/p/editor/updates/{loop.updates[0].id}",
+        "checkpoints": "/p/editor/checkpoints",
+        "checkpoint": "/p/editor/checkpoints/editor@2",
+        "checkpoint-held": "/p/editor/checkpoints/editor@3",
+    }
+
+
+def violations(page) -> list[str]:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths, theme, width):
+    visitor = visit("owner", theme=theme, width=width)
+    faults = {}
+    for name, path in paths.items():
+        visitor.open(path)
+        visitor.shoot(f"{name}-{theme}-{width}")
+        wide = visitor.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        found = (
+            violations(visitor.page) + visitor.complaints + ([f"{wide} px wider than the screen"] if wide > 0 else [])
+        )
+        if found:
+            faults[name] = found
+        visitor.complaints.clear()
+    assert faults == {}
+
+
+def test_empty_pages_are_clean(visit, owner, project):
+    visitor = visit("owner")
+    for name in ("overview", "sessions", "flagged", "updates", "checkpoints"):
+        visitor.open(f"/p/editor/{name}")
+        visitor.shoot(f"{name}-empty")
+        assert violations(visitor.page) == []
+    assert visitor.complaints == []
+
+
+def test_sign_in_and_errors_are_clean(browser, site, owner):
+    page = browser.new_page()
+    for path in ("/sign-in", "/no/such/page"):
+        page.goto(site + path)
+        assert violations(page) == []
+    page.close()
+
+
+def test_the_theme_switch_repaints_and_is_remembered(visit, owner, paths):
+    visitor = visit("owner")
+    visitor.open(paths["overview"])
+    visitor.page.select_option("#theme", "dark")
+    assert visitor.page.evaluate("document.documentElement.dataset.bsTheme") == "dark"
+    visitor.open(paths["sessions"])
+    assert visitor.page.evaluate("document.documentElement.dataset.bsTheme") == "dark"
+
+
+def test_a_filter_changes_the_rows_and_the_address(visit, viewer, paths):
+    visitor = visit("viewer")
+    visitor.open(paths["sessions"])
+    visitor.page.select_option("#f-outcome", "unsettled")
+    visitor.page.wait_for_url("**outcome=unsettled**")
+    visitor.page.wait_for_function("document.querySelectorAll('#results tbody tr').length === 1")
+    assert visitor.complaints == []
+
+
+def test_an_update_is_followed_live_to_its_end(visit, engineer, loop, paths, project):
+    from registry.tenancy import tenant
+
+    visitor = visit("engineer")
+    visitor.open(paths["update-live"])
+    visitor.page.wait_for_selector("text=live")
+    with tenant(project.id):
+        run = loop.updates[-1]
+        factories.UpdateMetric.objects.create(run=run, step=5, values=factories.metrics(5))
+        run.step, run.state = 5, "held"
+        run.save()
+    visitor.page.wait_for_selector("[data-live-state]:text('finished')")
+    assert "5 of 6" in visitor.page.inner_text("#update-progress")
+    points = visitor.page.evaluate("document.querySelector('[data-figure=\"curve-loss\"]').data[0].x.length")
+    assert points == 5 and visitor.page.query_selector("[data-while-live]") is None and visitor.complaints == []
+
+
+def test_a_reviewer_resolves_a_flag_in_place(visit, reviewer, paths):
+    visitor = visit("reviewer")
+    visitor.open(paths["flagged"])
+    visitor.page.click("text=Exclude from training >> nth=0")
+    visitor.page.wait_for_selector(".toast:has-text('out of training')")
+    assert visitor.page.locator(".state-resolved").count() == 1 and visitor.complaints == []
+
+
+def test_the_gate_is_overruled_only_with_a_reason(visit, engineer, paths):
+    visitor = visit("engineer")
+    visitor.open(paths["checkpoint-held"])
+    visitor.page.on("dialog", lambda dialog: dialog.accept())
+    visitor.page.click("text=Promote against the gate")
+    assert visitor.page.locator("#promote-reason:invalid").count() == 1
+    visitor.page.fill("#promote-reason", "the tests are wrong")
+    visitor.page.click("text=Promote against the gate")
+    visitor.page.wait_for_selector("text=promote against the gate")
+    assert "the tests are wrong" in visitor.page.content() and visitor.complaints == []
+
+
+def test_a_viewer_is_offered_no_button_that_changes_anything(visit, viewer, paths):
+    visitor = visit("viewer")
+    for path in paths.values():
+        if path.endswith("/new"):
+            continue
+        visitor.open(path)
+        posts = visitor.page.eval_on_selector_all("form[method=post]", "forms => forms.map(form => form.action)")
+        assert [action for action in posts if not action.endswith("/sign-out")] == []
