@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's set without black and yellow, which vanish on one of the two themes.
 CHECKPOINT_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-KIND_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#8a8f98")
+KIND_COLOURS = {  # of signals; what is not named here is drawn in OTHER_COLOUR
+    "shown": "#9aa3af",
+    "accept": "#009E73",
+    "copy": "#56B4E9",
+    "edit": "#E69F00",
+    "reject": "#D55E00",
+    "retry": "#CC79A7",
+    "undo": "#0072B2",
+}
+OTHER_COLOUR = "#6b7280"
 STAGE_COLOURS = {
     "wait": "#8a8f98",
     "seal": "#56B4E9",
@@ -62,12 +71,12 @@ def rates(
         return None
     go = _plotly()
     figure = go.Figure()
-    for (kind, series), tone in zip(counts.items(), KIND_COLOURS, strict=False):
+    for kind, series in counts.items():
         figure.add_bar(
             x=list(times),
             y=[n / bucket_minutes for n in series],
             name=kind,
-            marker={"color": tone, "line": {"width": 0}},
+            marker={"color": KIND_COLOURS.get(kind, OTHER_COLOUR), "line": {"width": 0}},
             customdata=list(series),
             hovertemplate="%{customdata} " + kind + "<extra></extra>",
         )
@@ -111,7 +120,7 @@ def shares(estimates: Sequence[Estimate], *, title: str) -> dict[str, Any] | Non
     low = min((e.low for e in estimates if e.value is not None), default=0.0)
     high = max((e.high for e in estimates if e.value is not None), default=1.0)
     figure.update_yaxes(title_text=title, range=[max(0, 100 * low - 8), min(100, 100 * high + 8)])
-    figure.update_xaxes(type="category")
+    figure.update_xaxes(type="category", range=[-0.5, len(estimates) - 0.5])
     figure.update_layout(hovermode="closest")
     return _json(figure)
 
@@ -186,7 +195,7 @@ def differences(rows: Sequence[tuple[str, float, float, float, int]], *, margin:
         )
     figure.add_vline(x=-100 * margin, line={"width": 1.5, "dash": "dash", "color": "#D55E00"})
     figure.add_vline(x=0, line={"width": 1, "color": "#8a8f98"})
-    figure.update_xaxes(title_text=f"difference in points; dashed: the margin, {-100 * margin:+.0f}".replace("-", "−"))
+    figure.update_xaxes(title_text=f"points (dashed: margin {-100 * margin:+.0f})".replace("-", "−"))
     figure.update_yaxes(type="category", autorange="reversed")
     figure.update_layout(hovermode="closest")
     return _json(figure)

@@ -18,9 +18,12 @@ class Reference:
         if not value.startswith("~"):
             return value
         try:
-            return base64.urlsafe_b64decode(value[1:].encode()).decode()
+            text = base64.b64decode(value[1:].encode(), altchars=b"-_", validate=True).decode()
         except binascii.Error as error:  # UnicodeDecodeError is a ValueError already
             raise ValueError(f"{value!r} is no reference") from error
+        if self.to_url(text) != value:
+            raise ValueError(f"{value!r} is not how {text!r} is written")
+        return text
 
     def to_url(self, value: str) -> str:
         if PLAIN.fullmatch(value):

@@ -28,6 +28,7 @@ pages = [
     path("checkpoints", checkpoints.checkpoints, name="checkpoints"),
     path("checkpoints/<checkpoint:name>", checkpoints.checkpoint, name="checkpoint"),
     path("checkpoints/<checkpoint:name>/promote", checkpoints.promote, name="checkpoint-promote"),
+    path("checkpoints/<checkpoint:name>/reject", checkpoints.reject, name="checkpoint-reject"),
     path("checkpoints/<checkpoint:name>/roll-back", checkpoints.roll_back, name="checkpoint-roll-back"),
 ]
 

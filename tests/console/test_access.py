@@ -42,6 +42,7 @@ TABLE = {
     "checkpoints": Row(EVERYONE),
     "checkpoint": Row(EVERYONE, {"name": "checkpoint"}),
     "checkpoint-promote": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "looked at it"}),
+    "checkpoint-reject": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "worse"}),
     "checkpoint-roll-back": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "worse"}),
 }
 

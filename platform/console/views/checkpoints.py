@@ -17,6 +17,7 @@ from registry.services import find_checkpoint
 from rl_online.models import GateReport
 from rl_online.services.promotion import PROMOTABLE, objection_to
 from rl_online.services.promotion import promote as promote_checkpoint
+from rl_online.services.promotion import reject as reject_checkpoint
 from rl_online.services.promotion import roll_back as roll_back_policy
 
 
@@ -73,6 +74,18 @@ def promote(request: MemberRequest, name: str) -> HttpResponse:
     def act() -> str:
         promote_checkpoint(found, actor=request.user.get_username(), reason=request.POST.get("reason", "").strip())
         return f"{found} serves now. Engines fetch it and report when they hold it."
+
+    return carry_out(request, act, back=_page(request, found))
+
+
+@require_POST
+@member_required(Role.ENGINEER)
+def reject(request: MemberRequest, name: str) -> HttpResponse:
+    found = find_checkpoint(name)
+
+    def act() -> str:
+        reject_checkpoint(found, actor=request.user.get_username(), reason=request.POST.get("reason", "").strip())
+        return f"{found} is rejected."
 
     return carry_out(request, act, back=_page(request, found))
 
