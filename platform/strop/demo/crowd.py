@@ -38,6 +38,9 @@ class Tally:
     works: int = 0  # passed the crowd's own trial
     kinds: Counter[str] = field(default_factory=Counter)  # first signal of each reaction; "silence" for none
 
+    def to_json(self) -> dict[str, Any]:
+        return {"turns": self.turns, "works": self.works, "reactions": dict(self.kinds)}
+
 
 class Crowd:
     """Use as `async with`. `exercises` are asked in order, each once (a user who asks again repeats one)."""

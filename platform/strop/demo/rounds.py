@@ -72,7 +72,7 @@ async def play_rounds(plan: Plan) -> dict[str, Any]:
         "rounds": [asdict(outcome) for outcome in outcomes],
         "checkpoints": [row.to_json() for row in await in_thread(watch.rows, stage.project_id)],
         "events": dict(crowd.mailbox.outcomes),
-        "crowd": {name: asdict(tally) for name, tally in crowd.tallies.items()},
+        "crowd": {name: tally.to_json() for name, tally in crowd.tallies.items()},
     }
 
 

@@ -105,6 +105,8 @@ def test_a_turn_asks_as_the_product_promises(product):
 def test_right_answers_are_accepted_and_wrong_ones_rejected_but_for_a_few_mistakes(product):
     crowd = play(product, num_problems=60, num_turns=60)
     assert (crowd.tallies["editor@1"].turns, crowd.tallies["editor@1"].works) == (60, 30)
+    told = json.loads(json.dumps(crowd.tallies["editor@1"].to_json()))
+    assert sum(told["reactions"].values()) == 60
     number_of = {f"turn-{place}": body for place, (_, body) in enumerate(product.asked, 1)}
     clicks = Counter()
     for item in {item["id"]: item for items in product.items for item in items}.values():
