@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import socket
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
 from jobs import crash, handlers
@@ -53,6 +54,10 @@ class ClaimedJob:
     worker: str
     finished: bool = field(default=False, init=False)
 
+    @property
+    def lease_s(self) -> float:
+        return handlers.registration(self.kind).lease_s or settings.JOB_LEASE_S
+
     @contextmanager
     def effect(self) -> Iterator[None]:
         """One transaction for the job's result and its being done; refused as StaleFence when the lease was lost."""
@@ -62,7 +67,7 @@ class ClaimedJob:
 
     def renew(self, lease_s: float | None = None) -> None:
         """Hold the job for another lease; raises StaleFence when it has been taken over."""
-        seconds = lease_s or handlers.registration(self.kind).lease_s or settings.JOB_LEASE_S
+        seconds = lease_s or self.lease_s
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE jobs_job SET lease_until = clock_timestamp() + %s * interval '1 second' "
@@ -186,10 +191,11 @@ def _claim(condition: str, values: list[Any], worker: str) -> ClaimedJob | None:
 def run(job: ClaimedJob) -> None:
     """Do a claimed job; a failure is written to its row and tried again later, or quarantined at the fifth."""
     try:
-        handlers.registration(job.kind).handler(job)
-        if not job.finished:
-            with job.effect():
-                pass
+        with _held(job):
+            handlers.registration(job.kind).handler(job)
+            if not job.finished:
+                with job.effect():
+                    pass
     except StaleFence as error:
         log.warning("%s", error)
     except NotYet as wait:
@@ -199,6 +205,32 @@ def run(job: ClaimedJob) -> None:
         detail = "".join(traceback.format_exception(error))[-8000:]
         delay_s = RETRY_DELAYS_S[min(job.attempts, len(RETRY_DELAYS_S)) - 1]
         _put_back(job, delay_s=delay_s, error=detail, is_failure=True)
+
+
+@contextmanager
+def _held(job: ClaimedJob) -> Iterator[None]:
+    """Renew the lease from a thread while the handler works, so that a lease says who lives, not how long work takes.
+
+    A handler that hangs is Celery's to end (task_time_limit), and the thread ends with it.
+    """
+    done = threading.Event()
+
+    def renew() -> None:
+        try:
+            while not done.wait(job.lease_s / 3):
+                job.renew()
+        except (StaleFence, OperationalError, InterfaceError) as error:
+            log.warning("the lease of job %s (%s) is not renewed: %s", job.id, job.kind, error)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=renew, name=f"lease of job {job.id}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def _put_back(job: ClaimedJob, *, delay_s: float, error: str, is_failure: bool) -> None:

@@ -40,6 +40,7 @@ problems = [
 create_benchmark(project.id, "gate", problems, version=1)
 policy = start_policy(
     project.id, name="editor", folder=folder, every_turns={num_turns}, min_turns=16, gate_benchmark="gate@1",
+    gate_sampling={{"max_tokens": 8}}, judged_pairs=0,
     update_config={{"minibatch_size": 16, "learning_rate": 1e-3}},
 )
 with tenant(project.id):

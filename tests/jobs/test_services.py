@@ -1,6 +1,7 @@
 """Durable work against a real PostgreSQL: one winner per job, effects fenced, poison bounded, lost bells harmless."""
 
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -68,6 +69,21 @@ def test_a_lease_that_ran_out_lets_another_worker_take_over_and_refuses_the_firs
     assert Job.objects.get(id=job_id).last_error == ""
     with quick.effect():
         pass
+    assert Job.objects.get(id=job_id).state == JobState.DONE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_handler_that_works_longer_than_its_lease_keeps_it():
+    seen = []
+
+    def work(job):
+        time.sleep(0.8)
+        seen.append(services.claim(job.id, "thief"))
+
+    handlers.register("test.long", work, queue="test", lease_s=0.3)
+    job_id = make("test.long")
+    services.run(services.claim(job_id, "w"))
+    assert seen == [None]
     assert Job.objects.get(id=job_id).state == JobState.DONE
 
 
