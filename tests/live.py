@@ -131,7 +131,10 @@ class LiveStrop:
         subprocess.run(["cp", "-a", f"{other.root}/.", str(self.root)], check=True)
         if self.home.data.parent != self.root:
             self.home.data.parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["cp", "-a", str(other.home.data), str(self.home.data)], check=True)
+            for name in ("data", "home-id"):
+                subprocess.run(
+                    ["cp", "-a", str(other.home.data.with_name(name)), str(self.home.data.with_name(name))], check=True
+                )
 
     def remove(self) -> None:
         for folder in {self.root, self.home.data.parent, self.home.sockets}:

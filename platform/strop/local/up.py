@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from strop.home import Home
 from strop.local import ports
+from strop.local.belonging import set_aside_strangers
 from strop.local.bootstrap import Bootstrapped
 from strop.local.lock import locked
 from strop.local.postgres import Postgres
@@ -49,6 +50,8 @@ def up(
         environment = _environment(home, host=host, port=port, url=url, is_production=is_production) | dict(extra or {})
         supervisor = Supervisor(home, url=url, lock_descriptor=lock_descriptor, shown=shown)
         try:
+            if aside := set_aside_strangers(home):
+                supervisor.log.say(f"the home that made the data at this place is gone; its data is kept in {aside}")
             for server in embedded_servers(home):
                 supervisor.start(server)
                 supervisor.wait_ready(server.name)
