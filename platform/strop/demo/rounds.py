@@ -22,7 +22,7 @@ from strop.demo.stage import Stage
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 1.0
 TELL_EVERY_S = 10.0
 SETTLE_S = 7.0  # longer than the decision window: by then every turn has its label
 SMALLEST_ROUND = 32  # a full batch of the engine
