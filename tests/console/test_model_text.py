@@ -9,7 +9,7 @@ from django.conf import settings
 from console.templatetags.model_text import edit, model_line, model_text, plain, visible
 
 AROUND_THE_DOOR = re.compile(r"mark_safe|SafeString\(|\|\s*safe\b|autoescape off|SafeData|__html__")
-INLINE = re.compile(r"<script(?![^>]*\bsrc=)|\son[a-z]+="|\sstyle=|javascript:", re.IGNORECASE)
+INLINE = re.compile(r'<script(?![^>]*\bsrc=)|\son[a-z]+="|\sstyle=|javascript:', re.IGNORECASE)
 
 
 def test_markup_is_escaped():
