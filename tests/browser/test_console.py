@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from django.conf import global_settings
 
 from tests.console import factories
 
@@ -65,6 +66,20 @@ def test_sign_in_and_errors_are_clean(browser, site, owner):
     for path in ("/sign-in", "/no/such/page"):
         page.goto(site + path)
         assert violations(page) == []
+    page.close()
+
+
+def test_a_person_signs_in_with_a_password_and_out_again(browser, site, project, member, settings):
+    settings.PASSWORD_HASHERS = global_settings.PASSWORD_HASHERS  # the web process' own
+    member(project, "owner")
+    page = browser.new_page()
+    page.goto(site + "/sign-in")
+    page.fill("#id_username", "owner")
+    page.fill("#id_password", "owner-password")
+    page.click("text=Sign in >> nth=-1")
+    page.wait_for_url("**/p/editor/overview")
+    page.click("text=Sign out")
+    page.wait_for_url("**/sign-in")
     page.close()
 
 

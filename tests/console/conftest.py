@@ -4,6 +4,12 @@ from registry.tenancy import tenant
 from tests.console import factories
 
 
+@pytest.fixture(autouse=True)
+def quick_passwords(settings):
+    """Passwords of test users need not resist anyone."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture
 def loop(project):
     """Two finished rounds, one update in training, sessions and flags of `project`."""
