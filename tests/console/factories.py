@@ -234,12 +234,15 @@ def make_update(
 
 def metrics(step: int) -> dict[str, float]:
     return {
-        "reward_mean": 0.21 + 0.03 * step,
+        "reward": 0.21 + 0.03 * step,
         "loss": -0.02 * step,
         "kl": 0.0008 * step * step,
         "ratio_mean": 1 + 0.004 * step,
         "grad_norm": 1.8 / step,
-        "masked_share": 0.01 * step,
+        "clipped_share": 0.01 * step,
+        "ess_share": 0.98 - 0.01 * step,
+        "loss_rl": -0.02 * step,
+        "is_applied": float(step != 3),
     }
 
 

@@ -35,16 +35,27 @@ class Curve:
         return self.values[-1] if self.values else None
 
 
-# Drawn first and in this order when the trainer reports them; every other number follows by name.
-FIRST = ("reward_mean", "reward", "loss", "kl", "kl_to_behaviour", "kl_to_base", "ratio_mean", "ratio_max", "ess")
+# Drawn first and in this order when the trainer reports them; the others follow by name, folded away.
+FIRST = ("reward", "loss", "kl", "ratio_mean", "ratio_max", "clipped_share", "ess_share", "grad_norm")
+FACT = "is_"  # what begins like this is yes or no, and counted instead of drawn
 
 
 def curves(metrics: list[UpdateMetric]) -> list[Curve]:
     rows = [(row.step, row.values) for row in metrics]
-    names = {name for _, values in rows for name, value in values.items() if isinstance(value, int | float)}
+    names = {
+        name
+        for _, values in rows
+        for name, value in values.items()
+        if isinstance(value, int | float) and not name.startswith(FACT)
+    }
     ordered = [name for name in FIRST if name in names] + sorted(names - set(FIRST))
     steps = [step for step, _ in rows]
     return [Curve(name=name, steps=steps, values=[values.get(name) for _, values in rows]) for name in ordered]
+
+
+def num_skipped(metrics: list[UpdateMetric]) -> int:
+    """Steps whose gradient was thrown away: not finite, or from too few effective samples."""
+    return sum(row.values.get("is_applied") == 0 for row in metrics)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -83,7 +83,9 @@ def update(request: MemberRequest, update: UUID) -> HttpResponse:
         "updates/update.html",
         progress(detail)
         | {
-            "curve_figures": list(curve_figures(detail).values()),
+            "curve_figures": [one for one in curve_figures(detail).values() if one["is_first"]],
+            "more_figures": [one for one in curve_figures(detail).values() if not one["is_first"]],
+            "num_skipped": reads.num_skipped(detail.metrics),
             "samples": reads.samples(run),
             "dropped": reads.dropped(run),
             "reports": detail.reports,
@@ -114,11 +116,12 @@ def progress(detail: UpdateDetail) -> dict[str, Any]:
 def curve_figures(detail: UpdateDetail) -> dict[str, dict[str, Any]]:
     """Name of the chart on the page -> title, words and figure; the few that are always there show "no data yet"."""
     found = {curve.name: curve for curve in reads.curves(detail.metrics)}
-    names = list(found) or ["reward_mean", "loss", "kl", "ratio_mean"]
+    names = list(found) or reads.FIRST[:4]
     return {
         f"curve-{name}": {
             "name": f"curve-{name}",
             "title": name.replace("_", " "),
+            "is_first": name in reads.FIRST,
             "label": f"{name.replace('_', ' ')} by optimizer step",
             "data": charts.curve(found[name].steps, found[name].values, name=name, version=detail.run.version)
             if name in found

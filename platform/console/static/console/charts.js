@@ -30,6 +30,7 @@
   const figures = new Map();
   const draw = (box, figure) => {
     figures.set(box, figure);
+    if (!box.clientWidth) return; // folded away; drawn when it is opened
     box.classList.remove("plot-empty");
     box.querySelector(".unknown")?.remove();
     Plotly.react(box, figure.data, framed(figure.layout, box), { displayModeBar: false });
