@@ -5,6 +5,7 @@ import os
 import pytest
 from django.conf import global_settings
 
+from registry.tenancy import tenant
 from tests.console import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -102,8 +103,6 @@ def test_a_filter_changes_the_rows_and_the_address(visit, viewer, paths):
 
 
 def test_an_update_is_followed_live_to_its_end(visit, engineer, loop, paths, project):
-    from registry.tenancy import tenant
-
     visitor = visit("engineer")
     visitor.open(paths["update-live"])
     visitor.page.wait_for_selector("text=live")
@@ -116,6 +115,27 @@ def test_an_update_is_followed_live_to_its_end(visit, engineer, loop, paths, pro
     assert "5 of 6" in visitor.page.inner_text("#update-progress")
     points = visitor.page.evaluate("document.querySelector('[data-figure=\"curve-loss\"]').data[0].x.length")
     assert points == 5 and visitor.page.query_selector("[data-while-live]") is None and visitor.complaints == []
+
+
+def test_the_trigger_button_seals_a_batch_and_opens_the_update(visit, engineer, project):
+    with tenant(project.id):
+        factories.make_policy(min_turns=4, every_turns=500)
+        for i in range(6):
+            factories.make_turn(f"s{i}", outcome="accept" if i % 2 else "reject")
+    visitor = visit("engineer")
+    visitor.open("/p/editor/updates")
+    visitor.page.click("text=Trigger update")
+    visitor.page.fill("#set-learning_rate", "0.00002")
+    visitor.page.click("text=Seal the batch and train")
+    visitor.page.wait_for_url("**/updates/*-*")
+    with tenant(project.id):
+        run = factories.UpdateRun.objects.select_related("batch").get()
+    assert (run.state, run.trigger, run.requested_by) == ("queued", "person", "engineer")
+    assert run.config["learning_rate"] == 2e-5 and run.batch.num_samples == 6
+    visitor.page.on("dialog", lambda dialog: dialog.accept())
+    visitor.page.click("text=Cancel update")
+    visitor.page.wait_for_selector(".state-cancelled")
+    assert visitor.complaints == []
 
 
 def test_a_reviewer_resolves_a_flag_in_place(visit, reviewer, paths):

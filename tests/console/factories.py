@@ -103,6 +103,7 @@ def make_turn(
             "ttft_ms": 61.5,
             "latency_ms": 182.0,
             "finish_reason": "stop",
+            "sampling": {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "logprobs_mode": "processed"},
             "has_logprobs": version is not None,
             "num_completion_chars": len(completion),
         }
@@ -118,6 +119,10 @@ def make_turn(
                 at=at,
                 messages=[{"role": "user", "content": asked}],
                 completion=completion,
+                prompt_token_ids=[1, 2, 3],
+                completion_token_ids=[4, 5, 2],
+                logprobs=[-0.1, -0.7, -0.2],
+                weight_versions=[[0, 3, version]],
             )
         ]
     )
