@@ -13,7 +13,13 @@ CHAT_TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
 
 
 def build_tiny_policy(
-    folder: Path, words: Sequence[str], *, seed: int = 0, dtype: torch.dtype = torch.bfloat16, hidden: int = 32
+    folder: Path,
+    words: Sequence[str],
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.bfloat16,
+    hidden: int = 32,
+    context: int = 256,
 ) -> Path:
     """Write a Hugging Face folder whose vocabulary is `<end>`, `<unk>` and `words`, split at white space.
 
@@ -29,7 +35,7 @@ def build_tiny_policy(
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=256,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=0,
