@@ -23,7 +23,7 @@ SESSION_COOKIE_NAME = "sessionid"
 SHOTS = CHECKOUT / "screenshots"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while Playwright runs, no other test could start an event loop
 def browser() -> Iterator:
     """Chromium of the system; Playwright must not bring its own."""
     path = os.environ.get("STROP_CHROMIUM") or shutil.which("chromium")
