@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml
 		else \
 			echo "Python's venv is missing. Run: sudo apt-get install $$package" >&2; exit 1; \
 		fi; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing Strop into $(VENV) (1.5 GB with torch; a few minutes the first time)"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[local,dev]'
 	@touch $(STAMP)

@@ -4,10 +4,11 @@ As root the embedded servers run as an unprivileged user, who may not be able to
 sockets then lie under /var/lib/strop/<digest of the home path>.
 """
 
+import contextlib
 import hashlib
 import os
 import secrets
-import time
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,28 +67,17 @@ class Home:
         return self.root / "run"
 
     def secret(self, name: str) -> str:
-        """A random secret of 256 bits, made once and kept in a file only its owner may read."""
+        """A random secret of 384 bits, made once and kept in a file only its owner may read."""
         file = self.root / "secrets" / name
         if not file.exists():
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)  # turns and logs are nobody else's to read
             file.parent.mkdir(mode=0o700, exist_ok=True)
-            try:
-                descriptor = os.open(file.with_suffix(".new"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except FileExistsError:
-                return self._wait_for(file)
+            descriptor, draft = tempfile.mkstemp(dir=file.parent)  # 0600
             with os.fdopen(descriptor, "w") as handle:
-                handle.write(secrets.token_urlsafe(32))
+                handle.write(secrets.token_urlsafe(48))
                 handle.flush()
                 os.fsync(handle.fileno())
-            os.rename(file.with_suffix(".new"), file)
-        return file.read_text()
-
-    @staticmethod
-    def _wait_for(file: Path) -> str:
-        deadline = time.monotonic() + 5
-        while not file.exists():
-            if time.monotonic() > deadline:
-                file.with_suffix(".new").unlink(missing_ok=True)  # its writer died before the rename
-                raise RuntimeError(f"{file} was left half made; start again")
-            time.sleep(0.02)
+            with contextlib.suppress(FileExistsError):  # of several at once, the first to link is right
+                os.link(draft, file)
+            os.unlink(draft)
         return file.read_text()

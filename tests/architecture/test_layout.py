@@ -57,7 +57,11 @@ def _statements(path: Path) -> list[ast.stmt]:
     [
         ("pickle and its kin", r"\bimport (pickle|cPickle|dill|joblib|shelve|marshal)\b|torch\.load\(", set()),
         ("remote code", r"trust_remote_code\s*=\s*True", set()),
-        ("unescaped HTML", r"\bmark_safe\(|\|\s*safe\b|format_html\(", {"platform/console/templatetags/model_text.py"}),
+        (
+            "unescaped HTML",
+            r"\bmark_safe\(|\|\s*safe\b|\bSafeString\(|autoescape off",
+            {"platform/console/templatetags/model_text.py"},
+        ),
         ("a shell", r"shell\s*=\s*True|os\.system\(", set()),
         ("archive extraction", r"\.extractall\(|\.extract\(", set()),
     ],

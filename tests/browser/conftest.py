@@ -30,7 +30,8 @@ def browser() -> Iterator:
     if not path or not Path(path).exists():
         unavailable("Chromium is not installed; apt-get install chromium fonts-dejavu")
     sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as patch, sync_api.sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # its loop runs in the test's own thread
         chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield chromium
         chromium.close()

@@ -1,7 +1,5 @@
 """Every page in Chromium: both themes, a phone's width, axe, the console's silence; and the loop's buttons."""
 
-import os
-
 import pytest
 from django.conf import global_settings
 
@@ -9,7 +7,6 @@ from registry.tenancy import tenant
 from tests.console import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # Playwright's loop runs in the test's own thread
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ died is replaced.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import secrets
@@ -155,9 +156,12 @@ def default_sandbox(*, allow_none: bool = False) -> Sandbox:
 
 def _best_zygote(wanted: str, *, allow_none: bool) -> "_Zygote":
     zygote = _Zygote(wanted)
-    if zygote.level == "none" and wanted != "none" and shutil.which("bwrap"):
-        zygote.kill()
-        zygote = _Zygote("bwrap")
+    if wanted == LEVELS[-1] and LEVELS.index(zygote.level) < LEVELS.index("bwrap") and shutil.which("bwrap"):
+        # Without Landlock an answer could read what our own user may read.
+        with contextlib.suppress(SandboxUnavailable):
+            stronger = _Zygote("bwrap")
+            zygote.kill()
+            zygote = stronger
     if zygote.level == "none" and not allow_none:
         zygote.kill()
         raise SandboxUnavailable(
@@ -283,10 +287,13 @@ def _command(descriptor: int, wanted: str) -> list[str]:
 
 
 def _bwrap() -> list[str]:
-    """Everything unshared, nothing visible but the interpreter and this package, read-only."""
+    """Everything unshared, nothing visible but the interpreter and this package, read-only.
+
+    The empty /tmp comes before the binds: a checkout may lie below /tmp.
+    """
     visible = ["/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix, str(_ROOT / "evals")]
     binds = [part for path in visible if os.path.exists(path) for part in ("--ro-bind", path, path)]
     return [
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", "65534",
-        "--gid", "65534", "--clearenv", *binds, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+        "--gid", "65534", "--clearenv", "--tmpfs", "/tmp", *binds, "--proc", "/proc", "--dev", "/dev",
     ]  # fmt: skip

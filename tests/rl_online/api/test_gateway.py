@@ -310,7 +310,7 @@ def test_a_caller_that_leaves_aborts_the_engine_and_the_part_is_stored(site):
     with httpx.stream(
         "POST",
         f"{site.base}/completions",
-        json={"model": "editor", "prompt": "x", "max_tokens": 480, "stream": True, "seed": 4},
+        json={"model": "editor", "prompt": "x", "max_tokens": 480, "n": 8, "stream": True, "seed": 4},
         headers={"authorization": f"Bearer {site.facts['key']}"},
     ) as reply:
         for line in reply.iter_lines():

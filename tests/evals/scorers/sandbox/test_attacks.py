@@ -14,6 +14,7 @@ import pytest
 
 from evals.scorers.sandbox.confinement import Limits
 from evals.scorers.sandbox.host import Outcome, Sandbox
+from tests.conftest import unavailable
 
 TESTS = {"function": "f", "cases": [{"args": [1], "expected": 3}, {"args": [5], "expected": 7}]}
 ASSERTS = "assert f(1) == 3\nassert f(5) == 7\n"
@@ -131,6 +132,8 @@ def answers(value):
 
 @pytest.fixture(scope="module")
 def bwrap():
+    if shutil.which("bwrap") is None:
+        unavailable("bubblewrap is not installed; apt-get install bubblewrap")
     with Sandbox(level="bwrap") as sandbox:
         yield sandbox
 
@@ -381,7 +384,6 @@ def test_without_landlock_only_reading_is_left(name, seccomp_only):
     assert seccomp_only.run(REACHES[name], answers(True), limits=QUICK).outcome in (Outcome.WRONG, Outcome.CRASH)
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 @pytest.mark.parametrize("name", REACHES)
 def test_bubblewrap_confines_too(name, bwrap):
     assert bwrap.level == "bwrap"
