@@ -118,7 +118,7 @@ def read_batch(folder: Path) -> Batch:
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         tensors = load_tensors((folder / TENSORS).read_bytes())
-        rows = [json.loads(line) for line in (folder / ROWS).read_text("utf-8").splitlines()]
+        rows = [json.loads(line) for line in (folder / ROWS).read_bytes().removesuffix(b"\n").split(b"\n")]
         digests = list(manifest["samples"])
         _check_shapes(tensors, len(rows))
     except Exception as error:  # whatever a damaged file makes its parser raise is the same fact for the caller

@@ -35,6 +35,11 @@ def test_a_batch_reads_back_exactly_as_it_was_sealed(tmp_path):
     assert read_batch(sealed.folder).samples == samples
 
 
+def test_line_separators_of_other_alphabets_inside_a_row_do_not_split_it(tmp_path):
+    samples = [sample(row={"turn": "a\u2028b\u2029c", "kind": "rl"}), sample(row={"turn": "d\x85e\x1ef", "kind": "rl"})]
+    assert read_batch(seal_batch(samples, tmp_path).folder).samples == samples
+
+
 def test_a_samples_digest_is_the_hash_of_its_row_a_zero_byte_and_its_tensors_in_name_order(tmp_path):
     folder = seal_batch([sample()], tmp_path).folder
     row = '{"kind":"rl","slice":"슬라이스","turn":"t1"}'.encode()
