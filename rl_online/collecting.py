@@ -131,20 +131,17 @@ def rewarded(turn: Turn, spec: RewardSpec, scores: Mapping[str, float | None]) -
 
 
 def corrections(line: Line, spec: RewardSpec, *, max_lag: int) -> Collected:
-    """Turns learnt on the serving line whose label changed since the last batch: each with new reward minus old."""
-    recent = list(RewardBatch.objects.filter(policy=line.policy).order_by("-created_at")[: max_lag + RECENT_BATCHES])
-    if not recent:
-        return Collected(candidates=[])
+    """Turns learnt on the serving line whose label is another by now: each with new reward minus old.
+
+    Labels are told apart by id: one written while its turn was being sealed is a correction of that batch.
+    """
+    batches = _batches_to_correct(line, newest=max_lag + RECENT_BATCHES)
+    learnt_turns = BatchSample.objects.filter(batch__in=batches).values("turn_ref")
+    same_label = BatchSample.objects.filter(turn_ref=OuterRef("turn_id"), label_id=OuterRef("label_id"))
+    turns = list(_with_labels(Turn.objects.filter(~Exists(same_label), turn_id__in=learnt_turns, label__isnull=False)))
     learnt: dict[str, list[BatchSample]] = {}
-    in_recent = BatchSample.objects.filter(batch__in=recent).values("turn_ref")
-    for sample in BatchSample.objects.filter(turn_ref__in=in_recent).order_by("id"):
+    for sample in BatchSample.objects.filter(turn_ref__in=[turn.turn_id for turn in turns]).order_by("id"):
         learnt.setdefault(sample.turn_ref, []).append(sample)
-    relabelled = Turn.objects.filter(turn_id__in=list(learnt), label__created_at__gt=recent[0].created_at)
-    turns = [
-        turn
-        for turn in _with_labels(relabelled)
-        if all(sample.label_id != turn.label_id for sample in learnt[turn.turn_id])
-    ]
     on_line = _batches_behind(line)
     scores = scores_of([turn.turn_id for turn in turns])
     found: list[Candidate] = []
@@ -162,6 +159,13 @@ def corrections(line: Line, spec: RewardSpec, *, max_lag: int) -> Collected:
         elif change := round(reward.value - math.fsum(sample.reward for sample in samples), 9):
             found.append(Candidate(turn=turn, kind=RL, reward=change, breakdown=reward.breakdown, is_correction=True))
     return Collected(candidates=sorted(found, key=lambda one: (one.turn.at, one.turn.turn_id)), dropped=dict(dropped))
+
+
+def _batches_to_correct(line: Line, *, newest: int) -> set[UUID]:
+    """The batches of the line's `newest` checkpoints, and the `newest` rl batches whatever became of them."""
+    on_line = UpdateRun.objects.filter(checkpoint__in=line.checkpoints[:newest], batch__kind=RL)
+    sealed = RewardBatch.objects.filter(policy=line.policy, kind=RL).order_by("-created_at")[:newest]
+    return {*on_line.values_list("batch_id", flat=True), *sealed.values_list("id", flat=True)}
 
 
 def _batches_behind(line: Line) -> set[UUID]:

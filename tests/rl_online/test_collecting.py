@@ -7,11 +7,12 @@ from registry.models import Deployment
 from registry.tenancy import tenant
 from rl_online import collecting
 from rl_online.rewards.composite import DEFAULT_BODY, parse_reward_spec
-from rl_online.services import promotion
+from rl_online.services import promotion, sealing
 
 pytestmark = pytest.mark.django_db
 
 SPEC = parse_reward_spec(DEFAULT_BODY)
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "max_tokens": 4, "logprobs_mode": "processed"}
 
 
 @pytest.fixture
@@ -189,3 +190,26 @@ class TestCorrections:
         judged("accept", version=2), judged("reject", version=2)
         promoted()
         assert corrections().candidates == []
+
+    def test_a_label_written_while_its_turn_was_sealed_is_not_lost(
+        self, project, policy, judged, trained, say_signal, corrections
+    ):
+        judged("accept", id="changed"), judged("reject")
+        with tenant(project.id):
+            prepared = sealing.prepare(sealing.look(policy), project.id)
+        say_signal("changed", "undo")
+        with tenant(project.id):
+            run = sealing.open_update(prepared, trigger="person", requested_by="test")
+        checkpoint = trained(run)
+        with tenant(project.id):
+            promotion.promote(checkpoint, actor="test", reason="a test")
+        assert rewards(corrections()) == {"changed": -1.0}
+
+    def test_a_kto_batch_in_between_does_not_hide_it(self, judged, promoted, sealed, say_signal, corrections):
+        judged("accept", id="changed"), judged("reject")
+        promoted()
+        say_signal("changed", "undo")
+        narrowed = {**SAMPLING, "top_p": 0.5}
+        judged("accept", version=2, sampling=narrowed), judged("reject", version=2, sampling=narrowed)
+        assert sealed(kind="kto").batch.kind == "kto"
+        assert rewards(corrections()) == {"changed": -1.0}
