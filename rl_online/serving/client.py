@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,11 +71,12 @@ class EngineClient:
             ) as response:
                 if response.status_code != 200:
                     raise wire.parse_error(json.loads(await response.aread()))
-                async for line in response.aiter_lines():
-                    if line:
-                        event = wire.decode_event(line)
-                        finals += isinstance(event, Final)
-                        yield event
+                async with aclosing(_lines(response)) as lines:
+                    async for line in lines:
+                        if line:
+                            event = wire.decode_event(line)
+                            finals += isinstance(event, Final)
+                            yield event
         if finals < request.n:
             raise EngineUnavailable(f"the stream ended after {finals} of {request.n} choices")
 
@@ -120,3 +121,12 @@ class EngineClient:
             yield
         except httpx.TransportError as error:
             raise EngineUnavailable(f"engine at {self.socket_path.name}: {error or type(error).__name__}") from error
+
+
+async def _lines(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """What stands before each newline. httpx's own lines end at U+2028, U+0085 and the like too, inside of strings."""
+    rest = b""
+    async for block in response.aiter_raw():
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            yield line
