@@ -19,19 +19,17 @@ from evals.services.completers import GatewayCompleter
 from evals.services.runs import run_benchmark
 from jobs import crash
 from jobs.services import ClaimedJob, NotYet, enqueue
-from registry.errors import Conflict
 from registry.models import Checkpoint, CheckpointState, Deployment
 from registry.services import LOOP, audit
 from registry.tenancy import tenant
 from rl_online.gate import Arm, Decision, Evidence, Half, Kind, Limits, decide
-from rl_online.models import OPEN_STATES, GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
+from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
 from rl_online.services.answers import SCORER, has_answered
 from rl_online.services.holdings import first_checkpoint, is_held, load_error
 from rl_online.services.judging import JUDGE_JOB
 from rl_online.services.plans import gate_limits, gate_sampling
 from rl_online.services.promotion import promote
 from rl_online.services.runs import PROVE_JOB, superseded
-from rl_online.services.sealing import UpdateUnderWay
 
 log = logging.getLogger(__name__)
 
@@ -152,21 +150,6 @@ def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
         payload = {"report": report.id, "policy": str(run.policy_id)}
         enqueue(JUDGE_JOB, project_id=run.project_id, payload=payload, key=str(report.id))
     return report
-
-
-def prove_again(checkpoint: Checkpoint, *, actor: str) -> UpdateRun:
-    """Measure a held or waiting candidate once more, against what serves now."""
-    run = UpdateRun.objects.select_for_update().filter(checkpoint=checkpoint).first()
-    if run is None or checkpoint.state != CheckpointState.CANDIDATE:
-        raise Conflict(f"{checkpoint} is no candidate of an update")
-    if UpdateRun.objects.filter(policy=checkpoint.policy, state__in=OPEN_STATES).exists():
-        raise UpdateUnderWay(f"an update of {checkpoint.policy.name} is under way")
-    run.state = UpdateState.PROVING
-    run.finished_at = None
-    run.save(update_fields=["state", "finished_at"])
-    audit("prove again", "checkpoint", checkpoint, actor=actor)
-    enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=str(run.id))
-    return run
 
 
 def refused(proof: Proof, reason: str) -> Decision:

@@ -6,7 +6,6 @@ from evals.scorers.scorer import ProblemSpec
 from evals.services.benchmarks import create_benchmark
 from evals.services.runs import score_answers
 from jobs.models import Job
-from registry.errors import Conflict
 from registry.models import AuditEvent, Checkpoint, Deployment
 from registry.tenancy import tenant
 from rl_online.gate import Arm, Evidence, Half, Kind, Limits, decide
@@ -127,15 +126,6 @@ def test_a_canary_gets_its_share_and_waits(project, policy, candidate):
         assert (candidate.state, run_of(candidate).state) == ("canary", "waiting")
         promotion.promote(candidate, actor="ada")
         assert Deployment.objects.get().canary is None
-
-
-def test_a_held_candidate_may_be_proved_again(project, candidate):
-    with tenant(project.id):
-        proving.carry_out(run_of(candidate).id, decision(Kind.HOLD))
-        run = proving.prove_again(candidate, actor="ada")
-        assert run.state == "proving"
-        with pytest.raises(Conflict):
-            proving.prove_again(candidate, actor="ada")
 
 
 class TestEvidence:
