@@ -6,6 +6,7 @@ transaction that makes it count. Killed in between, the folder is left behind, n
 
 import asyncio
 import hashlib
+import json
 import logging
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ from rl_online.rewards import baseline
 from rl_online.rewards.batch import Sample, SealedBatch, seal_batch
 from rl_online.rewards.composite import parse_reward_spec
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.services.plans import effective_config, freeze
+from rl_online.services.plans import effective_config, folder_of, freeze
 from rl_online.serving.client import EngineClient
 from rl_online.serving.protocol import EngineError, EngineUnavailable, InvalidRequest
 
@@ -40,6 +41,8 @@ UPDATE_JOB = "rl_online.update"
 MAX_SAMPLE_TOKENS = 4096
 ENCODE_TOGETHER = 16
 SEED_BITS = 63
+MAX_TOKEN_ID = 2**31 - 1  # the batch format keeps ids in 32 bits
+LOWEST_LOGPROB = -1e4
 
 
 class TooFewSamples(Conflict):
@@ -105,14 +108,17 @@ def prepare(pool: Pool, project_id: UUID) -> Prepared:
     dropped = Counter(pool.dropped)
     usable: list[tuple[Candidate, TurnPayload, list[int], list[int]]] = []
     ids = _token_ids(pool, payloads)
+    num_ids = _num_token_ids(pool.line.serving)
     for one in candidates:
         found = ids.get(one.turn.turn_id)
         if found is None:
             dropped["no token ids"] += 1
-        elif len(found[0]) + len(found[1]) > MAX_SAMPLE_TOKENS:
-            dropped["too long"] += 1
+            continue
+        payload = payloads[one.turn.turn_id]
+        if fault := _token_fault([*found[0], *found[1]], payload.logprobs if one.kind == RL else [], num_ids=num_ids):
+            dropped[fault] += 1
         else:
-            usable.append((one, payloads[one.turn.turn_id], *found))
+            usable.append((one, payload, *found))
     num_turns = sum(not one.is_correction for one, *_ in usable)
     if num_turns < plan.min_turns:
         missing = plan.min_turns - num_turns
@@ -237,6 +243,26 @@ def lock_for_update(policy: Policy, *, parent: Checkpoint) -> None:
 def seed_of(digest: str, version: int) -> int:
     """The same batch for the same version is trained with the same seed."""
     return int.from_bytes(hashlib.sha256(f"{digest}:{version}".encode()).digest()[:8]) >> (64 - SEED_BITS)
+
+
+def _num_token_ids(checkpoint: Checkpoint) -> int:
+    """Ids below this are tokens of the model; of one whose folder is not on this machine, all that a batch can hold."""
+    path = folder_of(checkpoint) / "config.json"
+    if not path.is_file():
+        return MAX_TOKEN_ID
+    config = json.loads(path.read_bytes())
+    return int(config.get("text_config", config)["vocab_size"])
+
+
+def _token_fault(token_ids: Sequence[int], logprobs: Sequence[float], *, num_ids: int) -> str | None:
+    """Why these tokens cannot be learnt from; one such sample would fail the whole update."""
+    if len(token_ids) > MAX_SAMPLE_TOKENS:
+        return "too long"
+    if not all(0 <= token < num_ids for token in token_ids):
+        return "token ids not of this model"
+    if not all(LOWEST_LOGPROB <= logprob <= 0 for logprob in logprobs):
+        return "logprobs out of range"
+    return None
 
 
 def _pool(line: Line, plan: LearningPlan, config: UpdateConfig, kind: str) -> Pool:

@@ -7,10 +7,11 @@ from django.db import IntegrityError, transaction
 from feedback.models import Turn
 from jobs.models import Job
 from registry.errors import Conflict
+from registry.models import Deployment
 from registry.tenancy import tenant
 from rl_online.models import BatchSample, RewardBatch, UpdateRun
 from rl_online.rewards.batch import read_batch
-from rl_online.services import promotion, sealing
+from rl_online.services import plans, promotion, sealing
 
 pytestmark = pytest.mark.django_db
 
@@ -154,3 +155,23 @@ def test_a_turn_excluded_between_looking_and_labelling_is_not_sealed(project, po
         prepared = sealing.prepare(sealing.look(policy), project.id)
     assert prepared.dropped == {"excluded by a reviewer": 1}
     assert prepared.sealed.num_samples == 2
+
+
+def test_token_ids_outside_the_vocabulary_are_left_out_and_counted(project, policy, judged):
+    judged("accept", id="last", completion_token_ids=[7, 9, 0]), judged("reject")
+    judged("accept", completion_token_ids=[7, 10, 0]), judged("accept", prompt_token_ids=[5, 10])
+    with tenant(project.id):
+        folder = plans.folder_of(Deployment.objects.select_related("checkpoint").get(policy=policy).checkpoint)
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text('{"vocab_size": 10}')
+        prepared = sealing.prepare(sealing.look(policy), project.id)
+    assert prepared.dropped == {"token ids not of this model": 2}
+    assert prepared.samples[0].token_ids == [5, 6, 7, 9, 0] and len(prepared.samples) == 2
+
+
+def test_logprobs_that_no_model_gives_are_left_out_and_counted(project, policy, judged):
+    judged("accept", logprobs=[0.0, -1e4, -0.3]), judged("reject")
+    judged("accept", logprobs=[0.1, -0.2, -0.3]), judged("accept", logprobs=[-0.1, -10001.0, -0.3])
+    with tenant(project.id):
+        prepared = sealing.prepare(sealing.look(policy), project.id)
+    assert prepared.dropped == {"logprobs out of range": 2} and len(prepared.samples) == 2
