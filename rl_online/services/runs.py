@@ -1,5 +1,6 @@
 """An UpdateRun's way through training, as rows: begun, progressing, trained, cancelled, failed.
 
+A run that ends without a checkpoint has taught nothing: its turns are free for the next batch.
 The updater process calls these; the training itself is `rl_online.training`. Inside a tenant.
 """
 
@@ -9,14 +10,15 @@ from pathlib import Path
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Q
 from django.utils import timezone
 
 from jobs.services import enqueue
 from registry.models import Checkpoint, Deployment
 from registry.services import LOOP, audit, lineage, register_checkpoint
-from rl_online.models import UpdateMetric, UpdateRun, UpdateState
+from rl_online.models import OPEN_STATES, BatchSample, UpdateMetric, UpdateRun, UpdateState
 from rl_online.services.holdings import first_checkpoint
-from rl_online.services.plans import checkpoint_folder, deltas_folder, folder_of
+from rl_online.services.plans import checkpoint_folder, deltas_folder, folder_of, pause_learning
 
 PROVE_JOB = "rl_online.prove"
 
@@ -131,7 +133,7 @@ def finish(
 
 
 def end(run_id: UUID, state: str, *, error: str = "") -> None:
-    """Close a run that has no checkpoint: cancelled or failed."""
+    """Close a run that comes to nothing, cancelled or failed; one that is over stays as it is."""
     run = UpdateRun.objects.select_for_update().get(id=run_id)
     if not UpdateState(run.state).is_over:
         _end(run, state, error=error)
@@ -153,4 +155,15 @@ def _end(run: UpdateRun, state: str, *, error: str = "") -> None:
     run.finished_at = timezone.now()
     run.seconds_left = None
     run.save(update_fields=["state", "error", "finished_at", "seconds_left"])
-    audit("end", "update", run.id, actor=LOOP, after={"state": state}, reason=error)
+    after = {"state": state, "released_turns": _release_turns(run)}
+    audit("end", "update", run.id, actor=LOOP, after=after, reason=error)
+    if state == UpdateState.FAILED and run.trigger == "schedule":
+        pause_learning(run.policy, actor=LOOP, reason="an update failed")
+
+
+def _release_turns(run: UpdateRun) -> int:
+    """Free the turns of a batch that no run has learnt from or still may; the batch and its folder stay as history."""
+    runs = UpdateRun.objects.filter(batch=run.batch_id)
+    if runs.filter(Q(checkpoint__isnull=False) | Q(state__in=OPEN_STATES)).exists():
+        return 0
+    return BatchSample.objects.filter(batch=run.batch_id).delete()[0]

@@ -148,6 +148,7 @@ def prepare(pool: Pool, project_id: UUID) -> Prepared:
 def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> UpdateRun:
     """Write batch, lineage, UpdateRun and its job; in the caller's transaction.
 
+    The batch of an update that came to nothing is taken up again when the same turns make it anew.
     Raises UpdateUnderWay when another update is open, Conflict when another checkpoint serves by now.
     """
     lock_for_update(prepared.policy, parent=prepared.parent)
@@ -155,16 +156,18 @@ def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> Updat
     rewards = [sample.reward for sample in prepared.samples]
     try:
         with transaction.atomic():
-            batch = RewardBatch.objects.create(
+            batch, _ = RewardBatch.objects.update_or_create(
                 policy=prepared.policy,
                 digest=prepared.sealed.digest,
-                kind=prepared.kind,
-                reward_spec=spec,
-                num_samples=prepared.sealed.num_samples,
-                num_tokens=prepared.sealed.num_tokens,
-                reward_mean=sum(rewards) / len(rewards),
-                baselines=prepared.baselines,
-                dropped=prepared.dropped,
+                defaults={
+                    "kind": prepared.kind,
+                    "reward_spec": spec,
+                    "num_samples": prepared.sealed.num_samples,
+                    "num_tokens": prepared.sealed.num_tokens,
+                    "reward_mean": sum(rewards) / len(rewards),
+                    "baselines": prepared.baselines,
+                    "dropped": prepared.dropped,
+                },
             )
             BatchSample.objects.bulk_create(
                 [

@@ -19,7 +19,7 @@ from registry.services import LOOP, all_projects, audit
 from registry.tenancy import tenant
 from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun, UpdateState
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.services import sealing
+from rl_online.services import runs, sealing
 from rl_online.services.sealing import TooFewSamples
 from rl_online.triggering import Rhythm, Situation, Trigger, decide_trigger
 
@@ -67,12 +67,17 @@ def trigger_update(
 
 
 def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | None = None) -> UpdateRun:
-    """Learn from the batch of an earlier run once more, from the checkpoint that serves now. Marked as a replay."""
+    """Learn from the batch of an earlier run once more, from the checkpoint that serves now. Marked as a replay.
+
+    Raises UpdateUnderWay, and Conflict for a batch that nothing was learnt from: its turns are in the next one.
+    """
     _refuse_second(run.policy)
     plan = LearningPlan.objects.get(policy=run.policy)
     config = sealing.effective_config(plan, {**run.config, **(overrides or {})})
     serving = Deployment.objects.select_related("checkpoint").get(policy=run.policy, alias="default").checkpoint
     sealing.lock_for_update(run.policy, parent=serving)
+    if not run.batch.samples.exists():
+        raise Conflict(f"the turns of {run.batch} were given back; start a new update")
     return sealing.create_run(
         run.batch, parent=serving, config=config, trigger="replay", requested_by=actor, timings={}, is_replay=True
     )
@@ -84,11 +89,10 @@ def cancel_update(run: UpdateRun, *, actor: str, reason: str = "") -> None:
     if current.state not in (UpdateState.QUEUED, UpdateState.TRAINING):
         raise Conflict(f"{current} is {current.state}; only a queued or training one can be cancelled")
     current.is_cancel_requested = True
-    if current.state == UpdateState.QUEUED:
-        current.state = UpdateState.CANCELLED
-        current.finished_at = timezone.now()
-    current.save(update_fields=["is_cancel_requested", "state", "finished_at"])
+    current.save(update_fields=["is_cancel_requested"])
     audit("cancel", "update", run.id, actor=actor, reason=reason)
+    if current.state == UpdateState.QUEUED:
+        runs.end(run.id, UpdateState.CANCELLED)
 
 
 def consider(policy: Policy) -> Trigger:
@@ -146,9 +150,7 @@ def fail_abandoned() -> None:
         job = Job.objects.filter(payload__run=str(run.id), state=JobState.QUARANTINED).order_by("-id").first()
         alive = Job.objects.filter(payload__run=str(run.id), state__in=[JobState.QUEUED, JobState.RUNNING]).exists()
         if job is not None and not alive:
-            UpdateRun.objects.filter(id=run.id, state=run.state).update(
-                state=UpdateState.FAILED, error=job.last_error[-4000:], finished_at=timezone.now()
-            )
+            runs.end(run.id, UpdateState.FAILED, error=job.last_error[-4000:])
 
 
 def turns_settled(project_id: UUID) -> None:

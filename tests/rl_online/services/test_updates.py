@@ -7,10 +7,10 @@ import pytest
 from jobs.models import Job
 from jobs.services import ClaimedJob, NotYet, StaleFence, claim_next
 from registry.errors import Conflict
-from registry.models import Checkpoint, Policy
+from registry.models import AuditEvent, Checkpoint, Policy
 from registry.tenancy import tenant
 from rl_online.models import LearningPlan, UpdateRun
-from rl_online.services import plans, promotion, runs, updater, updates
+from rl_online.services import plans, promotion, runs, sealing, updater, updates
 from rl_online.services.runs import StepRow
 from rl_online.services.sealing import TooFewSamples, UpdateUnderWay
 
@@ -54,12 +54,14 @@ class TestStarting:
                 updates.trigger_update(policy, actor="ada")
         assert (preview.num_ready, preview.num_needed, preview.num_excluded) == (1, 2, {"cut off": 1})
 
-    def test_a_replay_is_marked_and_takes_no_turn(self, project, policy, ready):
+    def test_a_replay_is_marked_and_takes_no_turn(self, project, policy, ready, trained):
         with tenant(project.id):
             run = updates.trigger_update(policy, actor="ada")
             with pytest.raises(UpdateUnderWay):
                 updates.replay_update(run, actor="ada")
-            updates.cancel_update(run, actor="ada")
+        candidate = trained(run)
+        with tenant(project.id):
+            promotion.promote(candidate, actor="ada", reason="a test")
             again = updates.replay_update(run, actor="ada")
         assert (again.is_replay, again.batch_id, again.version) == (True, run.batch_id, 3)
 
@@ -70,6 +72,61 @@ class TestStarting:
             updates.fail_abandoned()
             run.refresh_from_db()
         assert (run.state, run.error) == ("failed", "out of memory")
+
+
+@pytest.mark.django_db
+class TestComingToNothing:
+    def ended(self, run: UpdateRun) -> dict:
+        return AuditEvent.objects.get(verb="end", object_id=str(run.id)).after
+
+    def test_a_cancelled_update_gives_its_turns_back(self, project, policy, ready):
+        with tenant(project.id):
+            run = updates.trigger_update(policy, actor="ada")
+            assert sealing.look(policy, kind="rl").candidates == []
+            updates.cancel_update(run, actor="ada")
+            assert self.ended(run) == {"state": "cancelled", "released_turns": 4}
+            again = updates.trigger_update(policy, actor="ada")
+            assert (again.batch_id, again.version, again.batch.samples.count()) == (run.batch_id, 3, 4)
+
+    def test_a_replay_of_what_nothing_was_learnt_from_is_refused(self, project, policy, ready):
+        with tenant(project.id):
+            run = updates.trigger_update(policy, actor="ada")
+            updates.cancel_update(run, actor="ada")
+            with pytest.raises(Conflict, match="were given back; start a new update"):
+                updates.replay_update(run, actor="ada")
+
+    def test_a_failed_replay_keeps_the_turns_of_what_was_learnt(self, project, policy, ready, sealed, trained):
+        run = sealed()
+        candidate = trained(run)
+        with tenant(project.id):
+            promotion.promote(candidate, actor="ada", reason="a test")
+            again = updates.replay_update(run, actor="ada")
+            runs.end(again.id, "failed", error="no")
+            assert self.ended(again) == {"state": "failed", "released_turns": 0}
+            assert run.batch.samples.count() == 4
+
+    def test_a_failed_proof_keeps_the_turns_that_its_checkpoint_learnt(self, project, ready, sealed, trained):
+        run = sealed()
+        trained(run)
+        with tenant(project.id):
+            Job.objects.filter(kind="rl_online.update").delete()
+            Job.objects.filter(kind="rl_online.prove").update(state="quarantined", last_error="no")
+            updates.fail_abandoned()
+            assert self.ended(run) == {"state": "failed", "released_turns": 0}
+
+    @pytest.mark.parametrize(
+        "trigger, state, pauses",
+        [("schedule", "failed", True), ("schedule", "cancelled", False), ("person", "failed", False)],
+    )
+    def test_only_a_failure_on_the_schedule_pauses_learning(self, project, policy, ready, trigger, state, pauses):
+        with tenant(project.id):
+            prepared = sealing.prepare(sealing.look(policy), project.id)
+            run = sealing.open_update(prepared, trigger=trigger, requested_by="loop")
+            runs.end(run.id, state, error="no")
+            assert self.ended(run) == {"state": state, "released_turns": 4}
+            assert LearningPlan.objects.get().is_paused is pauses
+            reasons = AuditEvent.objects.filter(verb="pause").values_list("reason", flat=True)
+            assert list(reasons) == (["an update failed"] if pauses else [])
 
 
 @pytest.mark.django_db(transaction=True)
@@ -172,6 +229,7 @@ class TestTraining:
             run = updates.trigger_update(policy, actor="ada")
             promotion.roll_back(policy, actor="ada", reason="worse")
             assert runs.begin(run.id) is None
+            assert not run.batch.samples.exists()
         ended = self.state(project, run)
         assert (ended.state, ended.error) == ("held", "its parent editor@2 is no longer serving; editor@1 is")
 
