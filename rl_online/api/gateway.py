@@ -143,6 +143,8 @@ def _open(request: HttpRequest, body: bytes, api: Api) -> Opened:
         ask = openai.parse_ask(api, msgspec.json.decode(body))
     except msgspec.DecodeError as error:
         raise InvalidInput(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidInput("the body is nested too deeply") from None
     session = _header(request, "x-strop-session") or ask.session or new_id()
     source = request.headers.get("x-strop-source") or "production"
     if source != "production":
