@@ -40,9 +40,16 @@ def promote(checkpoint: Checkpoint, *, actor: str, reason: str = "") -> Deployme
     return deployment
 
 
-def roll_back(policy: Policy, *, actor: str, reason: str, version: int | None = None) -> Deployment:
-    """Serve the predecessor again, or any retired `version`. What was learnt after it is not built upon any more."""
+def roll_back(
+    policy: Policy, *, actor: str, reason: str, version: int | None = None, expected: Checkpoint | None = None
+) -> Deployment:
+    """Serve the predecessor again, or any retired `version`. What was learnt after it is not built upon any more.
+
+    `expected` is what the caller saw serving: Conflict when the line has moved since, so asking twice moves it once.
+    """
     deployment = _locked(policy)
+    if expected is not None and deployment.checkpoint_id != expected.id:
+        raise Conflict(f"{expected} is no longer serving; {deployment.checkpoint} is")
     if not reason.strip():
         raise InvalidInput("a rollback needs a reason", field="reason")
     before = deployment.checkpoint
@@ -86,12 +93,8 @@ def objection_to(checkpoint: Checkpoint, deployment: Deployment) -> str | None:
 
 
 def _locked(policy: Policy) -> Deployment:
-    deployment = (
-        Deployment.objects.select_for_update(of=("self",))
-        .select_related("checkpoint__policy", "checkpoint__parent__policy")
-        .filter(policy=policy, alias="default")
-        .first()
-    )
+    # No joins: when another move has been waited for, PostgreSQL finds no row that still joins the old checkpoint.
+    deployment = Deployment.objects.select_for_update().filter(policy=policy, alias="default").first()
     if deployment is None:
         raise NotFound(f"policy {policy.name!r} serves nothing yet", field="policy")
     return deployment

@@ -102,6 +102,13 @@ def test_rolling_back_serves_the_predecessor(as_engineer, loop, project):
     assert "editor@1 serves again." in html
 
 
+def test_rolling_back_twice_from_the_same_page_moves_the_line_once(as_engineer, loop, project):
+    url = reverse("console:checkpoint-roll-back", args=["editor", "editor@2"])
+    as_engineer.post(url, {"reason": "users complain"})
+    html = as_engineer.post(url, {"reason": "users complain"}, follow=True).content.decode()
+    assert "editor@2 is no longer serving; editor@1 is" in html
+
+
 def test_too_few_samples_says_how_many_more(as_engineer, project):
     with tenant(project.id):
         factories.make_policy(min_turns=64)

@@ -97,7 +97,10 @@ def roll_back(request: MemberRequest, name: str) -> HttpResponse:
 
     def act() -> str:
         deployment = roll_back_policy(
-            found.policy, actor=request.user.get_username(), reason=request.POST.get("reason", "").strip()
+            found.policy,
+            actor=request.user.get_username(),
+            reason=request.POST.get("reason", "").strip(),
+            expected=found,
         )
         return f"{deployment.checkpoint} serves again."
 

@@ -24,9 +24,9 @@ def command(policy: str | None, version: int | None, reason: str, project: str |
 
     with inside_project(project):
         found = chosen_policy(policy)
-        before = str(serving_checkpoint(found))
-        deployment = roll_back(found, actor=actor(), reason=reason, version=version)
-        result = {"serving": str(deployment.checkpoint), "before": before, "fence": deployment.fence}
+        before = serving_checkpoint(found)
+        deployment = roll_back(found, actor=actor(), reason=reason, version=version, expected=before)
+        result = {"serving": str(deployment.checkpoint), "before": str(before), "fence": deployment.fence}
     if as_json:
         return print_json(result)
     click.echo(f"{result['serving']} serves again instead of {before}")

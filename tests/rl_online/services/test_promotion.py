@@ -1,6 +1,9 @@
 """The alias moves one step at a time, for a reason, and leaves a trail."""
 
+from concurrent.futures import ThreadPoolExecutor, wait
+
 import pytest
+from django.db import connection
 
 from registry.errors import Conflict, InvalidInput
 from registry.models import AuditEvent, Checkpoint, Deployment
@@ -93,6 +96,50 @@ def test_a_rollback_may_go_to_any_retired_version(project, policy, promoted, jud
         assert states(policy) == {1: "serving", 2: "retired", 3: "retired"}
         with pytest.raises(Conflict):
             promotion.roll_back(policy, actor="ada", reason="worse", version=1)
+
+
+def serving(policy) -> Checkpoint:
+    return Checkpoint.objects.select_related("policy").get(policy=policy, state="serving")
+
+
+def test_a_rollback_asked_for_twice_moves_the_line_once(project, policy, promoted, judged):
+    for version in (1, 2):
+        judged("accept", version=version), judged("reject", version=version)
+        promoted()
+    with tenant(project.id):
+        seen = serving(policy)
+        promotion.roll_back(policy, actor="ada", reason="worse", expected=seen)
+        with pytest.raises(Conflict, match="editor@3 is no longer serving; editor@2 is"):
+            promotion.roll_back(policy, actor="ada", reason="worse", expected=seen)
+        assert states(policy) == {1: "retired", 2: "serving", 3: "retired"}
+        assert AuditEvent.objects.filter(verb="roll back").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rollback_that_waited_for_another_one_does_not_move_the_line_again(project, policy, promoted, judged):
+    for version in (1, 2):
+        judged("accept", version=version), judged("reject", version=version)
+        promoted()
+    with tenant(project.id):
+        seen = serving(policy)
+
+    def ask() -> str:
+        try:
+            with tenant(project.id):
+                promotion.roll_back(policy, actor="bob", reason="worse", expected=seen)
+        except Conflict as error:
+            return error.message
+        finally:
+            connection.close()
+        return "moved"
+
+    with ThreadPoolExecutor(1) as pool:
+        with tenant(project.id):
+            promotion.roll_back(policy, actor="ada", reason="worse", expected=seen)
+            second = pool.submit(ask)
+            wait([second], timeout=1)
+            assert not second.done()
+        assert second.result(10) == "editor@3 is no longer serving; editor@2 is"
 
 
 def test_only_a_person_rejects_and_then_nobody_promotes(project, candidate):
