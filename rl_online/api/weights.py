@@ -1,7 +1,8 @@
 """Weights for engines: what to hold (long poll), the files themselves, and what is held.
 
-Open to the product's own processes and to keys with scope `infer` for their own project. Only files that a manifest
-lists are given out, so optimizer state never leaves.
+Open to the product's own processes; keys with scope `infer` may read for their own project, but what is held decides
+who answers and only the product's own engines say it. Only files that a manifest lists are given out, so optimizer
+state never leaves.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
 from registry.auth import authenticate
-from registry.errors import InvalidInput, NotFound, StropError
+from registry.errors import Forbidden, InvalidInput, NotFound, StropError
 from registry.models import Scope
 from registry.tenancy import tenant
 from rl_online.api.threads import in_thread
@@ -120,6 +121,8 @@ async def held(request: HttpRequest) -> HttpResponse:
         raise InvalidInput(reason, field=field.strip("`").removeprefix("$.") or None) from None
 
     def record() -> None:
+        if not authenticate(request, Scope.INFER).is_internal:
+            raise Forbidden("only Strop's own engines report what they hold")
         with tenant(_authorised(request, report.policy)):
             holdings.record_held(
                 report.engine[:100],

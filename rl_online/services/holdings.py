@@ -7,9 +7,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
+
+from django.utils import timezone
 
 from registry.errors import NotFound
 from registry.models import Checkpoint, Deployment, Policy
@@ -17,6 +20,8 @@ from registry.services import all_projects
 from registry.tenancy import tenant
 from rl_online.models import EngineHolding, LearningPlan, UpdateRun, UpdateState
 from rl_online.services.plans import deltas_folder
+
+REPORT_HOLDS_FOR = timedelta(minutes=10)  # an engine reports each 20 s (serving.puller), unless it is loading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +120,13 @@ def record_held(engine: str, policy_id: UUID, held: Sequence[dict[str, Any]], fa
 
 
 def is_held(checkpoint: Checkpoint) -> bool:
-    """Whether some engine holds exactly these weights."""
-    return EngineHolding.objects.filter(checkpoint=checkpoint, tree_digest=checkpoint.tree_digest, error="").exists()
+    """Whether some engine has said lately that it holds exactly these weights."""
+    return EngineHolding.objects.filter(
+        checkpoint=checkpoint,
+        tree_digest=checkpoint.tree_digest,
+        error="",
+        reported_at__gt=timezone.now() - REPORT_HOLDS_FOR,
+    ).exists()
 
 
 def load_error(checkpoint: Checkpoint) -> str:

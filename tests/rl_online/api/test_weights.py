@@ -4,10 +4,12 @@ import asyncio
 import json
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from django.conf import settings
 from django.test import AsyncClient, Client
+from django.utils import timezone
 
 from registry.auth import internal_token
 from registry.models import Checkpoint
@@ -17,6 +19,8 @@ from rl_online.services import holdings, plans, promotion
 from rl_online.weights.manifest import write_manifest
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+CONFIG = '{"vocab_size": 1000}'
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +57,7 @@ def folder(policy):
     root = plans.checkpoint_folder(policy.id, 1)
     root.mkdir(parents=True)
     save_file({"w": np.ones(3, np.float32)}, root / "model.safetensors")
-    (root / "config.json").write_text("{}")
+    (root / "config.json").write_text(CONFIG)
     write_manifest(root, policy=str(policy.id), version=1)
     (root / "train").mkdir()
     (root / "train" / "optimizer.safetensors").write_bytes(b"secret")
@@ -131,7 +135,7 @@ def test_a_long_poll_ends_by_itself_with_the_same_etag(policy, inside):
 
 
 def test_files_that_the_manifest_lists_are_given_out(policy, inside, folder):
-    assert fetch(f"{policy.id}/v000001/config.json", inside) == (200, b"{}")
+    assert fetch(f"{policy.id}/v000001/config.json", inside) == (200, CONFIG.encode())
     assert fetch(f"{policy.id}/v000001/MANIFEST.json", inside)[0] == 200
     assert fetch(f"{policy.id}/deltas/000002-from-000001.gapulp", inside) == (200, b"delta")
     assert fetch(f"{policy.id}/deltas/000002-from-000001.gapulp.json", inside) == (200, b"{}")
@@ -200,7 +204,34 @@ def test_a_key_sees_its_own_projects_weights_only(project, other_project, policy
     assert get("head", ours, policy=str(policy.id)).status_code == 200
     assert get("head", theirs, policy=str(policy.id)).status_code == 404
     assert fetch(f"{policy.id}/v000001/config.json", theirs)[0] == 404
-    assert post_held(theirs, {"engine": "e", "policy": str(policy.id), "held": []}).status_code == 404
+
+
+def test_only_our_own_engines_say_what_is_held(project, policy, api_key):
+    report = {"engine": "e1", "policy": str(policy.id), "held": [{"version": 1, "tree_digest": "1" * 64}]}
+    response = post_held({"authorization": f"Bearer {api_key('infer')}"}, report)
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "forbidden")
+    with tenant(project.id):
+        assert not EngineHolding.objects.exists()
+
+
+def test_what_an_engine_said_long_ago_counts_no_more_until_it_says_so_again(project, policy, inside):
+    report = {"engine": "e1", "policy": str(policy.id), "held": [{"version": 1, "tree_digest": "1" * 64}]}
+    post_held(inside, report)
+    with tenant(project.id):
+        checkpoint = Checkpoint.objects.get()
+        EngineHolding.objects.update(reported_at=timezone.now() - timedelta(minutes=9))
+        assert holdings.is_held(checkpoint)
+        EngineHolding.objects.update(reported_at=timezone.now() - timedelta(minutes=11))
+        assert not holdings.is_held(checkpoint)
+    post_held(inside, report)
+    with tenant(project.id):
+        assert holdings.is_held(checkpoint)
+
+
+@pytest.mark.parametrize("start", ["", '{"x": ', '{"held": ', '{"held": [{"x": '])
+def test_a_deeply_nested_report_is_a_bad_request(inside, start):
+    response = Client().post("/v1/weights/held", start + "[" * 100_000, content_type="application/json", headers=inside)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid")
 
 
 def test_a_key_without_the_scope_is_refused(policy, api_key):
