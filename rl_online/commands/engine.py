@@ -44,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     # OpenMP reads this when torch loads it. Its default spins at every barrier, which costs a step tenfold as soon as
     # another process wants the same cores; hence also the late import.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from jobs import crash
     from rl_online.serving.process import Options, serve
 
     options = Options(
@@ -57,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         max_batch=values.max_batch,
         max_waiting=values.max_waiting,
         drain_s=values.drain,
+        crash=crash.point,
     )
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,7 @@ class Options:
     max_batch: int
     max_waiting: int
     drain_s: float
+    crash: Callable[[str], None] = lambda point: None  # called with the name of each point a test may kill it at
 
 
 async def serve(options: Options, listener: socket.socket) -> None:
@@ -82,7 +83,14 @@ async def pull(options: Options, engine: EmbeddedEngine) -> None:
     if not options.web:
         await asyncio.Event().wait()
     assert options.token_file is not None
-    puller = Puller(engine, name=options.name, web=options.web, token_file=options.token_file, cache=options.cache)
+    puller = Puller(
+        engine,
+        name=options.name,
+        web=options.web,
+        token_file=options.token_file,
+        cache=options.cache,
+        crash=options.crash,
+    )
     await puller.run()
 
 

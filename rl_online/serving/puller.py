@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import shutil
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -84,7 +84,18 @@ def has_usable_delta(want: Want, held: Collection[int]) -> bool:
 class Puller:
     """Drives one engine. `run` never returns; cancel it."""
 
-    def __init__(self, engine: Engine, *, name: str, web: str, token_file: Path, cache: Path) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        name: str,
+        web: str,
+        token_file: Path,
+        cache: Path,
+        crash: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        """`crash` is called with the name of each point a test may kill the process at."""
+        self._crash = crash
         self._engine = engine
         self._name = name
         self._web = web
@@ -170,7 +181,9 @@ class Puller:
                 raise CorruptDelta("its manifest leads to another digest than the one wanted")
             await self._fetch(want.delta.path, target, FileRow(size=published.size, sha256=published.sha256))
             base = f"{policy}@{want.delta.base_version}"
+            self._crash("engine.before_apply")
             await self._engine.apply_delta(f"{policy}@{want.version}", base=base, delta=target)
+            self._crash("engine.after_apply")
         finally:
             target.unlink(missing_ok=True)
             described.unlink(missing_ok=True)

@@ -217,7 +217,10 @@ def test_an_uninterrupted_loop_stores_every_item_once_and_promotes(uninterrupted
             ["update.after_optimizer", "update.before_rename", "update.after_rename", "update.mid_publish"],
             id="updater-while-saving",
         ),
-        pytest.param(["update.after_publish", "update.before_row"], id="updater-before-its-row"),
+        pytest.param(
+            ["update.after_publish", "update.before_row", "engine.before_apply", "engine.after_apply"],
+            id="updater-before-its-row-and-engine-around-its-swap",
+        ),
     ],
 )
 def test_killed_at_every_named_point_the_loop_ends_the_same(points, start, template, uninterrupted, tmp_path: Path):
