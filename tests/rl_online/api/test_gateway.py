@@ -16,6 +16,7 @@ import pytest
 from tests.live import LiveStrop, live, wait_until
 
 TEXT = "안녕하세요 세계 🙂🚀👩‍💻 끝."
+CONTEXT = 4096  # long enough that a caller can leave in the middle of an answer
 PIECES = ["안녕하세요 ", "세계 ", "🙂🚀", "👩‍💻", " 끝."]
 MAX_BATCH = 8
 HI = [{"role": "user", "content": "hi"}]
@@ -31,7 +32,7 @@ from tests.rl_online.serving import tiny
 root = Path("{root}")
 project = all_projects()[0]
 reciter = tiny.write_reciter(root / "a", [piece.encode() for piece in {pieces!r}])
-editor = tiny.write_random(root / "b")
+editor = tiny.write_random(root / "b", context={context})
 ids = {{name: str(start_policy(project.id, name=name, folder=folder).id)
         for name, folder in (("reciter", reciter), ("editor", editor))}}
 other = create_project("other", "Other")
@@ -73,7 +74,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     limits = {"STROP_ENGINE_MAX_BATCH": str(MAX_BATCH), "STROP_ENGINE_MAX_WAITING": str(2 * MAX_BATCH)}
     with live(root / "home", *left_out, **limits) as strop:
         checkout = Path(__file__).resolve().parents[3]
-        facts = json.loads(strop.run_python(SETUP.format(checkout=checkout, root=root, pieces=PIECES)).splitlines()[-1])
+        facts = json.loads(
+            strop.run_python(SETUP.format(checkout=checkout, root=root, pieces=PIECES, context=CONTEXT)).splitlines()[
+                -1
+            ]
+        )
         made = Site(strop, facts)
         wait_until(
             lambda: all(
@@ -265,15 +270,15 @@ def test_what_is_not_supported_is_refused_by_name(site):
 
 def test_a_prompt_beyond_the_context_is_refused(site):
     with pytest.raises(openai.BadRequestError) as refused:
-        site.client.completions.create(model="editor", prompt="x" * 600)
+        site.client.completions.create(model="editor", prompt="x" * (CONTEXT + 100))
     assert refused.value.code == "context_length_exceeded"
 
 
 def test_an_unset_max_tokens_takes_the_room_there_is(site):
-    reply = site.client.completions.create(model="editor", prompt="x" * 500)
+    reply = site.client.completions.create(model="editor", prompt="x" * (CONTEXT - 12))
     assert reply.usage.completion_tokens <= 12
     with pytest.raises(openai.BadRequestError):
-        site.client.completions.create(model="editor", prompt="x" * 500, max_tokens=100)
+        site.client.completions.create(model="editor", prompt="x" * (CONTEXT - 12), max_tokens=100)
 
 
 def test_bodies_that_are_no_request(site):
@@ -310,7 +315,7 @@ def test_a_caller_that_leaves_aborts_the_engine_and_the_part_is_stored(site):
     with httpx.stream(
         "POST",
         f"{site.base}/completions",
-        json={"model": "editor", "prompt": "x", "max_tokens": 480, "n": 8, "stream": True, "seed": 4},
+        json={"model": "editor", "prompt": "x", "max_tokens": CONTEXT - 96, "stream": True, "seed": 4},
         headers={"authorization": f"Bearer {site.facts['key']}"},
     ) as reply:
         for line in reply.iter_lines():
@@ -319,7 +324,7 @@ def test_a_caller_that_leaves_aborts_the_engine_and_the_part_is_stored(site):
                 break
     stored = "SELECT finish_reason, output_tokens FROM feedback_turn WHERE turn_id = %s"
     ((finish_reason, num_tokens),) = wait_until(lambda: site.strop.rows(stored, turn_id), "the part is stored")
-    assert (finish_reason, num_tokens < 480) == ("abort", True)
+    assert (finish_reason, num_tokens < CONTEXT - 96) == ("abort", True)
 
 
 def test_an_engine_that_dies_mid_stream_is_an_error_event_not_an_end(site):

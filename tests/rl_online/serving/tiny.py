@@ -55,7 +55,13 @@ def describe(folder: Path, policy: str, version: int, parent: Manifest | None = 
 
 
 def write_random(
-    root: Path, *, policy: str = POLICY, version: int = 1, seed: int = 0, dtype: torch.dtype = torch.float32
+    root: Path,
+    *,
+    policy: str = POLICY,
+    version: int = 1,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    context: int = CONTEXT,
 ) -> Path:
     """Two layers with weights large enough that its distributions are far from flat."""
     folder = root / policy / f"v{version:06d}"
@@ -69,7 +75,7 @@ def write_random(
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         initializer_range=0.4,
         eos_token_id=END,
