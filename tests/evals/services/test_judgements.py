@@ -121,4 +121,5 @@ def test_a_person_may_compare_too(project, runs):
 
 
 def test_the_report_is_json(project, runs):
-    json.dumps(judged(project, runs, ScriptedJudge(correct)), allow_nan=False)
+    report = judged(project, runs, ScriptedJudge(correct))
+    assert json.loads(json.dumps(report, allow_nan=False)) == report

@@ -102,7 +102,7 @@ def test_a_body_that_is_no_object_is_refused(body):
     [{"presence_penalty": 0}, {"logit_bias": {}}, {"response_format": {"type": "text"}}, {"tool_choice": "auto"}],
 )
 def test_what_asks_for_nothing_is_let_through(harmless):
-    parse_ask(Api.CHAT, CHAT | harmless)
+    assert parse_ask(Api.CHAT, CHAT | harmless) == parse_ask(Api.CHAT, CHAT)
 
 
 DETAIL = TokenDetail(
