@@ -1,0 +1,31 @@
+"""Events over time."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from console.charts.colours import KIND_COLOURS, OTHER_COLOUR
+from console.charts.drawing import Mark, add_marks, plotly, to_json
+
+
+def rates(
+    times: Sequence[datetime], counts: Mapping[str, Sequence[int]], *, bucket_minutes: float, marks: Sequence[Mark] = ()
+) -> dict[str, Any] | None:
+    """Stacked bars of events a minute, one colour a kind; None when there are none."""
+    if not any(any(series) for series in counts.values()):
+        return None
+    go = plotly()
+    figure = go.Figure()
+    for kind, series in counts.items():
+        figure.add_bar(
+            x=list(times),
+            y=[n / bucket_minutes for n in series],
+            name=kind,
+            marker={"color": KIND_COLOURS.get(kind, OTHER_COLOUR), "line": {"width": 0}},
+            customdata=list(series),
+            hovertemplate="%{customdata} " + kind + "<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.15, hovermode="x unified", showlegend=True)
+    figure.update_yaxes(title_text="signals / min", rangemode="tozero", fixedrange=True)
+    add_marks(figure, marks, times)
+    return to_json(figure, is_time=True)
