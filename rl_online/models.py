@@ -66,6 +66,8 @@ class RewardBatch(TenantModel):
     baselines = models.JSONField(default=dict)  # per-slice running baseline after this batch
     dropped = models.JSONField(default=dict)  # reason -> how many turns were looked at and left out
     created_at = models.DateTimeField(auto_now_add=True)
+    files_deleted_at = models.DateTimeField(null=True)  # None: its folder is there
+    files_deleted_reason = models.CharField(max_length=200, default="", blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "digest"], name="batch_digest_in_project")]

@@ -120,6 +120,9 @@ class Checkpoint(TenantModel):
     optimizer_step = models.PositiveIntegerField(default=0)
     update_run_id = models.UUIDField(null=True, unique=True)  # one registered checkpoint per UpdateRun
     created_at = models.DateTimeField(auto_now_add=True)
+    is_pinned = models.BooleanField(default=False)  # a person wants its files kept, whatever retention says
+    files_deleted_at = models.DateTimeField(null=True)  # None: its folder is there
+    files_deleted_reason = models.CharField(max_length=200, default="", blank=True)
 
     class Meta:
         constraints = [
