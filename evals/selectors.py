@@ -12,6 +12,8 @@ from evals.scorers.scorer import ProblemSpec
 from evals.statistics.paired import PairedDifference, paired_difference
 from registry.errors import NotFound
 
+REFUSED = "refused"  # in Score.parts: whoever was asked said that the request itself is wrong; it is not asked again
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
@@ -23,6 +25,7 @@ class RunSummary:
     num_unscored: int
     num_errors: int
     num_infra: int
+    num_refused: int  # part of num_infra
     mean: float | None  # None when nothing is scored
 
 
@@ -88,6 +91,7 @@ def summary(run: EvalRun) -> RunSummary:
     """Counts and mean of one run."""
     counts = Score.objects.filter(run=run).aggregate(
         answered=Count("id"),
+        refused=Count("id", filter=Q(parts__has_key=REFUSED)),
         **{status: Count("id", filter=Q(status=status)) for status in ScoreStatus.values},
     )
     scored = [value for value in scores(run).values() if value is not None]
@@ -98,8 +102,15 @@ def summary(run: EvalRun) -> RunSummary:
         num_unscored=counts["unscored"],
         num_errors=counts["error"],
         num_infra=counts["infra"],
+        num_refused=counts["refused"],
         mean=sum(scored) / len(scored) if scored else None,
     )
+
+
+def refusals(run: EvalRun) -> dict[str, int]:
+    """Why requests of this run were refused as wrong -> how many."""
+    said = Score.objects.filter(run=run, parts__has_key=REFUSED).values_list("explanation")
+    return dict(said.annotate(n=Count("id")).order_by("-n", "explanation"))
 
 
 def compare_runs(new: EvalRun, old: EvalRun, *, cluster_by: str = "family") -> PairedDifference:

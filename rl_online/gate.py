@@ -64,6 +64,7 @@ class Evidence:
     stage: Stage = Stage.CANDIDATE
     rounds: int = 1  # how often the gate has asked for answers by now
     judge: Mapping[str, Any] | None = None  # shown, never weighed
+    refusals: tuple[str, ...] = ()  # why some answers can never be had: asking again is of no use
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,6 +188,8 @@ def _weigh(evidence: Evidence, limits: Limits, findings: tuple[Finding, ...]) ->
     if evidence.stage is not Stage.CANDIDATE and (losses := _proven_losses(findings, limits)):
         return Kind.ROLL_BACK, losses
     if thin := tuple(sentence for finding in findings if (sentence := _too_thin(finding, limits))):
+        if evidence.refusals:
+            return Kind.HOLD, (*thin, *evidence.refusals)
         if evidence.rounds < limits.max_rounds:
             return Kind.EXTEND, thin
         return Kind.HOLD, (*thin, f"asked {evidence.rounds} times, which is the limit")

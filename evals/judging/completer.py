@@ -26,6 +26,10 @@ class CompletionFailed(Exception):
     """No answer could be had: refused, timed out, or not understood, also after retries."""
 
 
+class CompletionRefused(CompletionFailed):
+    """The request itself is wrong for whoever was asked (status 400 or 422); asking again would be refused again."""
+
+
 class Completer(Protocol):
     """Answers prompts; used inside `async with`, by many tasks at once."""
 

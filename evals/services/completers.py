@@ -16,7 +16,7 @@ import httpx
 from django.conf import settings
 from django.utils import timezone
 
-from evals.judging.completer import Completion, CompletionFailed, Prompt
+from evals.judging.completer import Completion, CompletionFailed, CompletionRefused, Prompt
 from registry import outbound
 from registry.auth import internal_token
 from registry.errors import StropError
@@ -29,6 +29,8 @@ MAX_REPLY = 4 << 20  # bytes
 FIRST_WAIT_S = 0.5  # doubled at each try, times 0.5 to 1.5
 MAX_WAIT_S = 20.0
 RETRYABLE = (408, 409, 425, 429, 500, 502, 503, 504)
+REFUSED = (400, 422)  # the request itself is wrong
+MAX_REASON = 300  # characters of a refusal's own words
 
 
 class HttpCompleter:
@@ -95,6 +97,8 @@ class HttpCompleter:
             raise CompletionFailed(f"could not ask: {error}") from error
         if response.status_code in RETRYABLE:
             raise _TryAgain(f"status {response.status_code}", wait_s=_retry_after(response))
+        if response.status_code in REFUSED:
+            raise CompletionRefused(f"status {response.status_code}{_reason_of(text)}")
         if response.status_code != 200:
             raise CompletionFailed(f"status {response.status_code}")
         try:
@@ -174,6 +178,15 @@ async def _text_of(response: httpx.Response) -> str:
         if len(body) > MAX_REPLY:
             raise CompletionFailed(f"the reply is larger than {MAX_REPLY} bytes")
     return body.decode(errors="replace")
+
+
+def _reason_of(text: str) -> str:
+    """What an error in OpenAI's shape says, after a colon; empty for any other reply."""
+    try:
+        message = json.loads(text)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return f": {message[:MAX_REASON]}" if isinstance(message, str) and message else ""
 
 
 def _retry_after(response: httpx.Response) -> float | None:

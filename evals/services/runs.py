@@ -11,20 +11,22 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
 from django.utils import timezone
 
-from evals.judging.completer import Completer, Completion, CompletionFailed
+from evals.judging.completer import Completer, Completion, CompletionFailed, CompletionRefused
 from evals.models import Benchmark, EvalRun, Problem, RunState, Score, ScoreStatus
 from evals.scorers.registry import scorer_named
 from evals.scorers.scorer import Score as Measured
 from evals.scorers.scorer import Scorer, Status
-from evals.selectors import find_benchmark, prompt_of, spec_of
+from evals.selectors import REFUSED, find_benchmark, prompt_of, spec_of
 from evals.services.asking import Answer, answers
 from registry.errors import InvalidInput
 from registry.tenancy import tenant
 
 CONCURRENCY = 32
 WRITE_EVERY = 16  # answers per transaction
+MAY_BE_ASKED_AGAIN = Q(status__in=(ScoreStatus.ERROR, ScoreStatus.INFRA)) & ~Q(parts__has_key=REFUSED)
 
 Progress = Callable[[int, int], None]  # answered so far, of how many
 
@@ -54,7 +56,7 @@ def run_benchmark(
 
     The run of one (benchmark, checkpoint or model, scorer, sampling) is found again, and returned at once when it is
     done. `deadline` (time.monotonic()) ends the call early, with the run still running. `retry_unscored` asks again
-    where the answer could not be had or the sandbox failed.
+    where the answer could not be had or the sandbox failed, but not where the request was refused as wrong.
     """
     plan = _plan(
         project_id,
@@ -125,7 +127,7 @@ def _plan(
         problems = {problem.problem_id: problem for problem in Problem.objects.filter(benchmark=found).order_by("id")}
         kept = Score.objects.filter(run=run)
         if retry_unscored:
-            kept = kept.exclude(status__in=(ScoreStatus.ERROR, ScoreStatus.INFRA))
+            kept = kept.exclude(MAY_BE_ASKED_AGAIN)
         done = set(kept.values_list("problem__problem_id", flat=True))
     missing = {key: problem for key, problem in problems.items() if key not in done}
     return _Plan(run=run, problems=missing, num_problems=len(problems))
@@ -158,6 +160,9 @@ def _finish(project_id: UUID, run: EvalRun) -> EvalRun:
 
 def _row(plan: _Plan, key: str, completion: Completion | CompletionFailed, scorer: Scorer) -> Score:
     problem = plan.problems[key]
+    if isinstance(completion, CompletionRefused):
+        refused = Measured(value=None, status=Status.INFRA, explanation=str(completion), parts={REFUSED: True})
+        return score_row(refused, scorer, problem, run=plan.run)
     if isinstance(completion, CompletionFailed):
         measured = Measured(value=None, status=Status.ERROR, explanation=str(completion))
         return score_row(measured, scorer, problem, run=plan.run)

@@ -6,7 +6,7 @@ The work is cut into slices that fit a worker's time limit; killed in between, w
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -118,7 +118,17 @@ def evidence_of(proof: Proof, runs: Mapping[UUID, EvalRun]) -> Evidence:
                 ),
             )
         )
-    return Evidence(candidate=str(proof.candidate), halves=tuple(halves), rounds=proof.rounds)
+    return Evidence(
+        candidate=str(proof.candidate), halves=tuple(halves), rounds=proof.rounds, refusals=_refusals_in(runs.values())
+    )
+
+
+def _refusals_in(runs: Iterable[EvalRun]) -> tuple[str, ...]:
+    return tuple(
+        f"{num} answers of {run.checkpoint} are refused: {said}"
+        for run in runs
+        for said, num in evals_selectors.refusals(run).items()
+    )
 
 
 def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
@@ -199,8 +209,9 @@ def _answers_of(job: ClaimedJob, proof: Proof, checkpoint: Checkpoint, deadline:
         raise NotYet(0, f"{checkpoint} is still answering")
     with tenant(job.project_id):
         summary = evals_selectors.summary(run)
-    if summary.num_errors + summary.num_infra and timezone.now() - proof.candidate.created_at < RETRY_FOR:
-        raise NotYet(2, f"{summary.num_errors + summary.num_infra} answers of {checkpoint} are asked for again")
+    num_missing = summary.num_errors + summary.num_infra - summary.num_refused
+    if num_missing and timezone.now() - proof.candidate.created_at < RETRY_FOR:
+        raise NotYet(2, f"{num_missing} answers of {checkpoint} are asked for again")
     return run
 
 

@@ -85,6 +85,13 @@ def test_too_many_unscored_answers_ask_again_and_finally_hold():
     assert (last_round.kind, last_round.reasons[-1]) == (Kind.HOLD, "asked 3 times, which is the limit")
 
 
+def test_answers_that_can_never_be_had_hold_at_once_with_their_reason():
+    gappy = [None] * 10 + SAME[10:]
+    said = "10 answers of editor@3 are refused: status 400: too long"
+    decision = judged(half(candidate=gappy, serving=SAME), refusals=(said,))
+    assert (decision.kind, decision.reasons[-1]) == (Kind.HOLD, said)
+
+
 def test_unscored_answers_within_the_limit_are_left_out_and_counted():
     decision = judged(half(candidate=[None, *SAME[1:]], serving=SAME))
     assert decision.kind is Kind.PROMOTE

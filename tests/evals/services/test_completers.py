@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from django.utils import timezone
 
-from evals.judging.completer import CompletionFailed
+from evals.judging.completer import CompletionFailed, CompletionRefused
 from evals.services import completers
 from evals.services.completers import GatewayCompleter, HttpCompleter, judge_completer, prices_of
 from registry.models import PriceCard
@@ -109,6 +109,20 @@ def test_raw_text_goes_to_completions(serve):
     server = serve((200, {}, GOOD))
     assert ask(to(server), prompt="hello,").text == " world"
     assert (server.requests[0][0], server.requests[0][2]["prompt"]) == ("/v1/completions", "hello,")
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_what_is_refused_as_wrong_is_asked_once_and_its_reason_kept(serve, status):
+    server = serve((status, {}, {"error": {"message": "max_tokens exceed this model's context of 64 tokens"}}))
+    with pytest.raises(CompletionRefused, match=f"status {status}: max_tokens exceed this model's context"):
+        ask(to(server))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", {"error": "no"}, {"error": {"message": 7}}])
+def test_a_refusal_without_a_message_is_told_by_its_status(serve, body):
+    with pytest.raises(CompletionRefused, match=r"^status 400$"):
+        ask(to(serve((400, {}, body))))
 
 
 def test_a_model_without_a_price_is_unpriced_and_not_free(serve):

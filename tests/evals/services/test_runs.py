@@ -3,6 +3,7 @@ import time
 import pytest
 
 from evals import selectors
+from evals.judging.completer import CompletionRefused
 from evals.models import EvalRun, RunState, Score, ScoreStatus
 from evals.services.runs import run_benchmark, score_answers
 from registry.errors import InvalidInput, NotFound
@@ -83,6 +84,18 @@ def test_unscored_answers_are_asked_again_only_on_request(project, benchmark, sc
     with tenant(project.id):
         assert selectors.scores(repaired)["add/7"] == 1.0
         assert Score.objects.count() == 20
+
+
+def test_a_refused_request_is_an_infra_failure_that_is_not_asked_again(project, benchmark, scripted, right):
+    refusal = CompletionRefused("status 400: too long")
+    finished = run(project, scripted(lambda prompt: refusal if "add_7(" in prompt else right(prompt)))
+    with tenant(project.id):
+        summary = selectors.summary(finished)
+        assert (summary.num_scored, summary.num_errors, summary.num_infra, summary.num_refused) == (19, 0, 1, 1)
+        assert selectors.refusals(finished) == {"status 400: too long": 1}
+    again = scripted(right)
+    run(project, again, retry_unscored=True)
+    assert again.asked == []
 
 
 def test_progress_counts_up_to_all(project, benchmark, scripted, right):
