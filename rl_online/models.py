@@ -178,6 +178,53 @@ class UpdateMetric(TenantModel):
         return f"step {self.step}"
 
 
+class DryRunState(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        return self not in (DryRunState.QUEUED, DryRunState.RUNNING)
+
+
+class DryRun(TenantModel):
+    """A few samples trained for a look at the numbers. It has no version and no batch: nothing is kept or spent."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="dry_runs")
+    parent = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="+")  # whose weights were tried
+    kind = models.CharField(max_length=4)  # rl | kto
+    state = models.CharField(max_length=9, choices=DryRunState, default=DryRunState.QUEUED)
+    requested_by = models.CharField(max_length=200)
+    config = models.JSONField()  # the effective UpdateConfig, all fields
+    num_samples = models.PositiveIntegerField(null=True)  # None: not looked at yet
+    num_tokens = models.PositiveIntegerField(null=True)
+    steps = models.JSONField(default=list)  # the numbers of each optimizer step, first to last
+    load_s = models.FloatField(null=True)  # until the weights were in memory
+    seconds = models.FloatField(null=True)  # of the steps alone
+    tokens_per_s = models.FloatField(null=True)
+    peak_bytes = models.PositiveBigIntegerField(null=True)  # most memory the updater held meanwhile, on `device`
+    device = models.CharField(max_length=40, default="", blank=True)
+    error = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["policy"], condition=Q(state__in=["queued", "running"]), name="one_dry_run_at_a_time"
+            ),
+            models.CheckConstraint(condition=Q(state__in=DryRunState.values), name="dry_run_state_known"),
+        ]
+        indexes = [models.Index(fields=["policy", "-created_at"], name="dry_run_by_time")]
+
+    def __str__(self) -> str:
+        return f"dry run of {self.policy}"
+
+
 class GateReport(TenantModel):
     """What the gate decided about a checkpoint, from which evidence. A person's step against it is an AuditEvent."""
 
@@ -190,7 +237,10 @@ class GateReport(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        indexes = [models.Index(fields=["checkpoint", "-created_at"], name="report_by_checkpoint")]
+        indexes = [
+            models.Index(fields=["checkpoint", "-created_at"], name="report_by_checkpoint"),
+            models.Index(fields=["project", "-created_at"], name="report_by_time"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.checkpoint}: {self.decision}"
@@ -210,3 +260,34 @@ class EngineHolding(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.engine} holds {self.checkpoint}"
+
+
+class EngineReport(TenantModel):
+    """What an engine last said of itself to this project. Counters run since it started; rates are made from two."""
+
+    engine = models.CharField(max_length=100)
+    code_version = models.CharField(max_length=60, default="", blank=True)
+    adapter = models.CharField(max_length=40, default="", blank=True)
+    device = models.CharField(max_length=100, default="", blank=True)
+    host = models.CharField(max_length=200, default="", blank=True)
+    pid = models.PositiveIntegerField(null=True)
+    threads = models.PositiveIntegerField(null=True)
+    max_batch = models.PositiveIntegerField(null=True)
+    max_waiting = models.PositiveIntegerField(null=True)
+    running = models.PositiveIntegerField(null=True)  # choices being decoded
+    waiting = models.PositiveIntegerField(null=True)  # choices queued
+    uptime_s = models.FloatField(null=True)
+    tokens_generated = models.PositiveBigIntegerField(null=True)
+    requests_refused = models.PositiveBigIntegerField(null=True)  # answered busy
+    loads = models.PositiveIntegerField(null=True)
+    load_failures = models.PositiveIntegerField(null=True)
+    tokens_per_s = models.FloatField(null=True)  # between the last two reports; None: only one yet
+    counted_at = models.DateTimeField(null=True)  # when `tokens_counted` was reported, the start of the next rate
+    tokens_counted = models.PositiveBigIntegerField(null=True)
+    reported_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "engine"], name="one_report_per_engine")]
+
+    def __str__(self) -> str:
+        return self.engine
