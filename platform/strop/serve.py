@@ -3,6 +3,7 @@
 On SIGTERM it stays reachable and answers /readyz with 503 until open answers are finished (25 s at most), then exits 0.
 """
 
+import logging
 import os
 import time
 import warnings
@@ -12,8 +13,10 @@ import uvicorn
 
 from strop.traffic import traffic
 
+log = logging.getLogger(__name__)
+
 DRAIN_S = 25.0
-HANG_UP_S = 0.5  # long polls and live pages are let go after this; whoever asked asks the next process
+HANG_UP_S = 0.5  # long polls, live pages and our own jobs are let go after this; they ask the next process
 
 
 class Server(uvicorn.Server):
@@ -32,6 +35,8 @@ class Server(uvicorn.Server):
         waited_s = time.monotonic() - self._stop_asked_at
         if waited_s > HANG_UP_S:
             traffic.hang_up()
+        if waited_s > DRAIN_S:
+            log.warning("stopping with answers unfinished: %s", ", ".join(traffic.open) or "none")
         self.should_exit = traffic.num_open == 0 or waited_s > DRAIN_S
         return self.should_exit
 

@@ -14,6 +14,8 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+STOPPING = b'{"error": {"code": "stopping", "message": "this server is stopping; ask again", "field": null}}'
+OURS = frozenset({b"eval", b"judge"})  # sources of Strop's own jobs, which ask again
 STUCK_AFTER_S = 120.0  # requests are open and none has moved for this long
 
 
@@ -23,9 +25,13 @@ class Traffic:
     def __init__(self) -> None:
         self.started_at = time.monotonic()
         self.is_draining = False
-        self.num_open = 0
+        self.open: list[str] = []  # what each asks for, as "GET /v1/weights/head"
         self._hang_up = asyncio.Event()
         self._moved_at = time.monotonic()
+
+    @property
+    def num_open(self) -> int:
+        return len(self.open)
 
     @property
     def is_stuck(self) -> bool:
@@ -43,26 +49,30 @@ class Traffic:
         async def counted(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["path"] in PROBES:
                 return await application(scope, receive, send)
-            self.num_open += 1
+            has_begun = False
+
+            async def moving(message: Message) -> None:
+                nonlocal has_begun
+                has_begun = True
+                await send(message)
+                self._moved_at = time.monotonic()
+
+            asked = f"{scope['method']} {scope['path']}"
+            self.open.append(asked)
             self._moved_at = time.monotonic()
             try:
-                await application(scope, self._receive(scope, receive), self._sender(send))
+                await application(scope, self._receive(scope, receive), moving)
+                if self._hang_up.is_set() and not has_begun:
+                    await _say_stopping(send)
             finally:
-                self.num_open -= 1
+                self.open.remove(asked)
                 self._moved_at = time.monotonic()
 
         return counted
 
-    def _sender(self, send: Send) -> Send:
-        async def moving(message: Message) -> None:
-            await send(message)
-            self._moved_at = time.monotonic()
-
-        return moving
-
     def _receive(self, scope: MutableMapping[str, Any], receive: Receive) -> Receive:
-        """A GET may be asked again, so it learns of the end as if its client had left; a POST is let finish."""
-        if scope["method"] != "GET":
+        """What may be asked again learns of the end as if its client had left; any other request is let finish."""
+        if scope["method"] != "GET" and not _is_ours(scope):
             return receive
 
         async def until_hung_up() -> Message:
@@ -76,6 +86,16 @@ class Traffic:
                 ended.cancel()
 
         return until_hung_up
+
+
+def _is_ours(scope: MutableMapping[str, Any]) -> bool:
+    return any(name == b"x-strop-source" and value in OURS for name, value in scope.get("headers", ()))
+
+
+async def _say_stopping(send: Send) -> None:
+    headers = [(b"content-type", b"application/json"), (b"retry-after", b"2")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": STOPPING})
 
 
 traffic = Traffic()

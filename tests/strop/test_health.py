@@ -42,7 +42,7 @@ def test_not_ready_without_the_database_and_still_alive(client: Client, db, monk
 
 
 def test_not_alive_when_requests_wait_and_nothing_moves(client: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(traffic, "num_open", 1)
+    monkeypatch.setattr(traffic, "open", ["GET /pages"])
     monkeypatch.setattr(traffic, "_moved_at", traffic.started_at - 1e6)
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json()) == (503, {"status": "stuck", "open_requests": 1})

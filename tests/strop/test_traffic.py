@@ -6,7 +6,7 @@ from strop import traffic as module
 from strop.traffic import Traffic
 
 
-def ask(traffic: Traffic, application, *, method: str = "GET", path: str = "/p", messages=()) -> list[dict]:
+def ask(traffic: Traffic, application, *, method: str = "GET", path: str = "/p", messages=(), headers=()) -> list[dict]:
     """Run one request through; returns what was sent."""
     sent = []
     waiting = list(messages)
@@ -20,7 +20,7 @@ def ask(traffic: Traffic, application, *, method: str = "GET", path: str = "/p",
         sent.append(message)
 
     async def run():
-        scope = {"type": "http", "method": method, "path": path}
+        scope = {"type": "http", "method": method, "path": path, "headers": list(headers)}
         await asyncio.wait_for(traffic.wrap(application)(scope, receive, send), 5)
 
     asyncio.run(run())
@@ -57,7 +57,30 @@ def test_a_get_that_waits_for_its_client_is_told_to_end_when_we_hang_up():
         asyncio.get_running_loop().call_later(0.01, traffic.hang_up)
         heard.append(await receive())
 
-    ask(traffic, application)
+    sent = ask(traffic, application)
+    assert heard == [{"type": "http.disconnect"}]
+    assert (sent[0]["status"], sent[0]["headers"][1]) == (503, (b"retry-after", b"2"))
+
+
+def test_a_stream_that_has_begun_is_not_answered_twice_when_we_hang_up():
+    traffic = Traffic()
+
+    async def application(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        traffic.hang_up()
+
+    assert [message.get("status") for message in ask(traffic, application)] == [200]
+
+
+@pytest.mark.parametrize("source", [b"eval", b"judge"])
+def test_what_our_own_jobs_ask_is_cut_when_we_hang_up(source):
+    traffic, heard = Traffic(), []
+
+    async def application(scope, receive, send):
+        traffic.hang_up()
+        heard.append(await receive())
+
+    ask(traffic, application, method="POST", headers=[(b"x-strop-source", source)])
     assert heard == [{"type": "http.disconnect"}]
 
 
