@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -144,6 +145,25 @@ def state(value: str | None) -> dict[str, Any]:
 def figure(name: str, data: dict[str, Any] | None, label: str, height: int = 220) -> dict[str, Any]:
     """A chart drawn by charts.js from a figure made in charts.py; `label` says in words what it shows."""
     return {"name": name, "data": data, "label": label, "size": "tall" if height > 260 else "normal"}
+
+
+@register.inclusion_tag("partials/explain.html")
+def explain(
+    formula: str, *, n: int | None = None, source: str = "", of: str = "", version: object = ""
+) -> dict[str, Any]:
+    """A small "i" after a number that says how it came about.
+
+    {% explain "settled turns accepted / settled turns shown" n=share.turns of="turns" source=url version="recipe 3" %}
+    `formula`: in words; `n`: how many `of` what it rests on, None: not said; `source`: address of the rows it was
+    counted from; `version`: of the recipe, spec, judge or price card that was in force.
+    """
+    return {"formula": formula, "n": n, "of": of, "source": source, "version": str(version or "")}
+
+
+@register.simple_tag
+def icon(name: str) -> str:
+    """Address of a symbol of icons.svg, for `<use href>`."""
+    return f"{static('console/icons.svg')}#{name}"
 
 
 @register.filter
