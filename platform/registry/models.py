@@ -175,6 +175,26 @@ class PriceCard(TenantModel):
         return f"{self.model} from {self.valid_from:%F}"
 
 
+class SavedView(TenantModel):
+    """A list's filter under a name: the query string that shows it. Its owner's alone, or shared with the project."""
+
+    page = models.CharField(max_length=60)  # name of the list's address: sessions, turns, ...
+    name = models.CharField(max_length=80)
+    query = models.CharField(max_length=4000)  # without the question mark
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    is_shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "page", "owner", "name"], name="view_name_of_owner"),
+            models.CheckConstraint(condition=~Q(name=""), name="view_has_a_name"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.page})"
+
+
 class AuditEvent(TenantModel):
     """Who did what to what, why, and how it was before. The database refuses changes and deletions."""
 
