@@ -14,7 +14,11 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
+from console.timerange import zone_of
 from registry.errors import Forbidden, NotFound, StropError
 from registry.models import Member, Role
 from registry.selectors import memberships
@@ -53,7 +57,7 @@ def member_required(role: str = Role.VIEWER) -> Callable[[View], View]:
             if request.session.get("project") != project:
                 request.session["project"] = project
             try:
-                with tenant(request.member.project_id):
+                with timezone.override(zone_of(request)), tenant(request.member.project_id):
                     return view(request, **kwargs)
             except NotFound as error:
                 raise Http404(error.message) from error
@@ -70,11 +74,16 @@ def carry_out(request: HttpRequest, act: Callable[[], str], *, back: str) -> Htt
     """Call one service and go back with its sentence as a toast; what it refuses is rolled back and said instead."""
     try:
         with transaction.atomic():
-            said = act()
+            sentence = act()
     except (NotFound, Forbidden):
         raise
     except StropError as error:
         messages.error(request, f"{error.field}: {error.message}" if error.field else error.message)
     else:
-        messages.success(request, said)
+        messages.success(request, sentence)
     return redirect(back)
+
+
+def said(sentence: str, *, link: str, url: str) -> SafeString:
+    """A toast's sentence with a link behind it: said("Update 4 is queued.", link="Follow it", url=...)."""
+    return format_html('{} <a href="{}">{}</a>', sentence, url, link)

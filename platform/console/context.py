@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 
 from console.reads.flagged import num_open_flags
 from registry.models import Role
@@ -95,6 +96,8 @@ def console(request: HttpRequest) -> dict[str, Any]:
         "here": match.url_name if match else "",
         "num_open_flags": num_open_flags(),
         "public_url": settings.PUBLIC_URL,
+        "code_version": settings.CODE_VERSION,
+        "zone": timezone.get_current_timezone_name(),
         "is_peek": is_peek(request),
         "root": "peek.html" if is_peek(request) else "bare.html",
     }

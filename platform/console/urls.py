@@ -4,7 +4,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import include, path, register_converter
 
 from console import references
-from console.views import account, checkpoints, flagged, live, overview, sessions, updates
+from console.views import account, checkpoints, finding, flagged, live, overview, sessions, updates
 
 register_converter(references.CheckpointName, "checkpoint")
 register_converter(references.Reference, "reference")
@@ -15,6 +15,8 @@ pages = [
     path("", overview.home, name="project"),
     path("overview", overview.overview, name="overview"),
     path("overview/live", live.overview, name="overview-live"),
+    path("palette", finding.palette, name="palette"),
+    path("id/<path:reference>", finding.resolve, name="resolve"),
     path("sessions", sessions.sessions, name="sessions"),
     path("sessions/<reference:session>", sessions.session, name="session"),
     path("flagged", flagged.flagged, name="flagged"),
@@ -37,5 +39,6 @@ urlpatterns = [
     path("sign-in", account.SignIn.as_view(), name="sign-in"),
     path("sign-in/<str:token>", account.sign_in_link, name="sign-in-link"),
     path("sign-out", LogoutView.as_view(), name="sign-out"),
+    path("id/<path:reference>", finding.resolve_anywhere, name="resolve-anywhere"),
     path("p/<slug:project>/", include(pages)),
 ]

@@ -29,6 +29,8 @@ TABLE = {
     "project": Row(dict.fromkeys(EVERYONE, 302)),
     "overview": Row(EVERYONE),
     "overview-live": Row(EVERYONE),
+    "palette": Row(EVERYONE),
+    "resolve": Row(dict.fromkeys(EVERYONE, 302), {"reference": "session"}),
     "sessions": Row(EVERYONE),
     "session": Row(EVERYONE, {"session": "session"}),
     "flagged": Row(EVERYONE),

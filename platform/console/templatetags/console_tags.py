@@ -95,11 +95,11 @@ def ago(value: datetime | None) -> str:
     """Relative, with the exact time in the title; the page's clock keeps it current."""
     if value is None:
         return unknown("never")
-    utc = value.astimezone(timezone.get_default_timezone())
+    here = value.astimezone(timezone.get_current_timezone())
     return format_html(
         '<time datetime="{}" title="{}" data-ago>{}</time>',
-        utc.isoformat(timespec="milliseconds"),
-        utc.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC",
+        here.isoformat(timespec="milliseconds"),
+        here.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " " + timezone.get_current_timezone_name(),
         _ago(timezone.now() - value),
     )
 
