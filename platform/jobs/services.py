@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
-from jobs import crash, handlers
+from jobs import crash, handlers, listeners
 from jobs.models import Job, JobState, ProcessBeat, ScheduleSlot
 
 log = logging.getLogger(__name__)
@@ -183,6 +183,7 @@ def _claim(condition: str, values: list[Any], worker: str) -> ClaimedJob | None:
                 last_error=row[6] or "the worker died each time it ran this job",
             )
             log.error("job %s (%s) is quarantined after %s attempts", job.id, job.kind, MAX_ATTEMPTS)
+            listeners.tell_quarantined(Job.objects.get(id=job.id))
             return None
         job.renew()
         return job
@@ -254,6 +255,8 @@ def _put_back(job: ClaimedJob, *, delay_s: float, error: str, is_failure: bool) 
             last_error=error,
             finished_at=timezone.now() if state is JobState.DONE else None,
         )
+        if is_poison:
+            listeners.tell_quarantined(Job.objects.get(id=job.id))
 
 
 def replay(job_id: int) -> bool:

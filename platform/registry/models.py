@@ -1,4 +1,6 @@
-"""What every room refers to: projects and who may do what, policies and their checkpoints, prices, the audit trail."""
+"""What every room refers to: projects and who may do what, policies and their checkpoints, prices, the audit trail,
+and who is told of what happens.
+"""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -73,9 +75,18 @@ class ApiKey(TenantModel):
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
+    origins = ArrayField(models.CharField(max_length=200), default=list)  # not empty: a browser key, for these sites
+    items_per_minute = models.PositiveIntegerField(null=True)  # None: no limit of its own
+    window_at = models.DateTimeField(null=True)  # when the minute being counted began
+    window_items = models.PositiveIntegerField(default=0)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
+
+    @property
+    def is_browser(self) -> bool:
+        """Lies open in a web page, so it may only send signals, from its own sites, at a limited rate."""
+        return bool(self.origins)
 
     @property
     def is_live(self) -> bool:
@@ -212,3 +223,90 @@ class AuditEvent(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.actor} {self.verb} {self.object_kind} {self.object_id}"
+
+
+class NoticeKind(models.TextChoices):
+    """What a project may be told of."""
+
+    GATE_DECIDED = "gate.decided", "A gate decided about a checkpoint"
+    ALARM_RAISED = "alarm.raised", "An alarm was raised"
+    ALARM_CLEARED = "alarm.cleared", "An alarm is over"
+    UPDATE_FAILED = "update.failed", "An update failed"
+    JOB_QUARANTINED = "job.quarantined", "A job was given up after five attempts"
+    TEST = "test", "Somebody pressed the test button"
+
+
+class ChannelKind(models.TextChoices):
+    WEBHOOK = "webhook"
+    EMAIL = "email", "E-mail"
+
+
+class NotificationChannel(TenantModel):
+    """Where a project's notices go. A webhook's secret is derived, never stored: `registry.webhooks.secret_of`."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=10, choices=ChannelKind)
+    target = models.CharField(max_length=500)  # the webhook's URL, or one e-mail address
+    events = ArrayField(models.CharField(max_length=40, choices=NoticeKind))
+    is_enabled = models.BooleanField(default=True)
+    disabled_reason = models.CharField(max_length=300, default="", blank=True)
+    num_failures_in_row = models.PositiveIntegerField(default=0)  # deliveries given up since the last that arrived
+    secret_version = models.PositiveIntegerField(default=1)
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="channel_name_in_project"),
+            models.CheckConstraint(condition=Q(kind__in=ChannelKind.values), name="channel_kind_known"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Notice(TenantModel):
+    """One thing that happened and is told. The same `key` of the same kind is told once."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    kind = models.CharField(max_length=40, choices=NoticeKind)
+    key = models.CharField(max_length=200, null=True)
+    payload = models.JSONField()
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "kind", "key"], name="notice_told_once")]
+        indexes = [models.Index(fields=["project", "-at"], name="notice_by_time")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.at:%F %T}"
+
+
+class DeliveryState(models.TextChoices):
+    WAITING = "waiting"  # for its first attempt, or the next
+    SENT = "sent"  # the receiver answered 2xx, or the mail server took it
+    GIVEN_UP = "given_up"
+
+
+class NoticeDelivery(TenantModel):
+    """One notice on its way to one channel, with every attempt: {at, status, duration_ms, excerpt}."""
+
+    notice = models.ForeignKey(Notice, on_delete=models.CASCADE, related_name="deliveries")
+    channel = models.ForeignKey(NotificationChannel, on_delete=models.CASCADE, related_name="deliveries")
+    state = models.CharField(max_length=10, choices=DeliveryState, default=DeliveryState.WAITING)
+    attempts = models.JSONField(default=list)
+    next_at = models.DateTimeField(null=True)  # of the next attempt
+    sent_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["notice", "channel"], name="one_delivery_per_channel"),
+            models.CheckConstraint(condition=Q(state__in=DeliveryState.values), name="delivery_state_known"),
+            models.CheckConstraint(condition=~Q(state="sent") | Q(sent_at__isnull=False), name="sent_has_its_time"),
+        ]
+        indexes = [models.Index(fields=["channel", "-created_at"], name="delivery_by_time")]
+
+    def __str__(self) -> str:
+        return f"{self.notice.kind} to {self.channel} ({self.state})"

@@ -161,6 +161,12 @@ else:
 REDIS_URL = env.text("REDIS_URL")
 CELERY_BROKER_URL = REDIS_URL or f"redis+socket://{HOME.sockets}/valkey.sock"
 
+EMAIL = env.email("EMAIL_URL", outbox=HOME.root / "mail")
+EMAIL_BACKEND, EMAIL_FILE_PATH, EMAIL_TIMEOUT = EMAIL.backend, EMAIL.folder, 15
+EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = EMAIL.host, EMAIL.port, EMAIL.user, EMAIL.password
+EMAIL_USE_TLS, EMAIL_USE_SSL = EMAIL.starttls, EMAIL.ssl
+DEFAULT_FROM_EMAIL = env.text("EMAIL_FROM", "strop@localhost")
+
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},

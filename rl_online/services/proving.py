@@ -24,6 +24,7 @@ from registry.services import LOOP, audit
 from registry.tenancy import tenant
 from rl_online.gate import Arm, Decision, Evidence, Half, Kind, Limits, decide
 from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
+from rl_online.services import notices
 from rl_online.services.answers import SCORER, has_answered
 from rl_online.services.holdings import first_checkpoint, is_held, load_error
 from rl_online.services.judging import JUDGE_JOB
@@ -155,6 +156,7 @@ def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
         key = f"{run.id}:{decision.rounds + 1}"
         enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=key)
         return report
+    notices.tell_decided(report)
     _end_proof(run, kind)
     if decision.findings and LearningPlan.objects.get(policy=run.policy).judged_pairs:
         payload = {"report": report.id, "policy": str(run.policy_id)}

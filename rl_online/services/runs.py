@@ -17,6 +17,7 @@ from jobs.services import enqueue
 from registry.models import Checkpoint, Deployment
 from registry.services import LOOP, audit, lineage, register_checkpoint
 from rl_online.models import OPEN_STATES, BatchSample, UpdateMetric, UpdateRun, UpdateState
+from rl_online.services import notices
 from rl_online.services.holdings import first_checkpoint
 from rl_online.services.plans import checkpoint_folder, deltas_folder, folder_of, pause_learning
 
@@ -157,6 +158,8 @@ def _end(run: UpdateRun, state: str, *, error: str = "") -> None:
     run.save(update_fields=["state", "error", "finished_at", "seconds_left"])
     after = {"state": state, "released_turns": _release_turns(run)}
     audit("end", "update", run.id, actor=LOOP, after=after, reason=error)
+    if state == UpdateState.FAILED:
+        notices.tell_failed(run)
     if state == UpdateState.FAILED and run.trigger == "schedule":
         pause_learning(run.policy, actor=LOOP, reason="an update failed")
 
