@@ -9,14 +9,27 @@ class RlOnlineConfig(AppConfig):
         from feedback.services import problem_links as feedback_links
         from jobs import handlers
         from rl_online import receivers
-        from rl_online.services import judging, problem_links, proving, runs, scoring, sealing, updates
+        from rl_online.services import (
+            dry_runs,
+            judging,
+            problem_links,
+            proving,
+            retention,
+            runs,
+            scoring,
+            sealing,
+            updates,
+        )
 
         handlers.register(updates.CONSIDER_JOB, updates.consider_job)
         handlers.register(updates.SEAL_JOB, updates.seal_job)
         handlers.register(sealing.UPDATE_JOB, receivers.only_in_the_updater, queue="updater")
+        handlers.register(dry_runs.DRY_RUN_JOB, receivers.only_in_the_updater, queue="updater")
         handlers.register(runs.PROVE_JOB, proving.prove_job)
         handlers.register(judging.JUDGE_JOB, judging.judge_job, queue="judge")
         handlers.register(scoring.SCORE_JOB, scoring.score_job)
+        handlers.register(retention.RETENTION_JOB, retention.retention_job)
+        handlers.schedule("rl_online.retention", 24 * 3600, retention.ask_weekly)
         handlers.schedule("rl_online.consider", 2, updates.consider_all)
         turns_settled.connect(receivers.on_turns_settled, dispatch_uid="rl_online")
         feedback_links.register(problem_links.refused_links)

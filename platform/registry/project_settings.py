@@ -11,14 +11,22 @@ class ProjectSettings:
     decision_window_s: float = 120.0  # after this, shown and nothing is silence
     horizon_days: float = 400.0  # items older than this are refused, imports excepted
     orphan_hours: float = 24.0 * 7  # a signal whose turn has not come by then expires
+    keep_checkpoints: float = 20.0  # newest ones of each policy whose files retention keeps, needed ones apart
+    keep_rebuildable: float = 200.0  # newest ones that can be made again from deltas once their files are gone
+    keep_batches: float = 200.0  # newest ones of each policy whose files retention keeps
+    collect_weekly: bool = False  # retention runs by itself once a week, not only by `strop gc`
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "ProjectSettings":
-        """Raises InvalidInput naming the first field that is unknown or not a positive number."""
-        known = {field.name for field in fields(cls)}
+        """Raises InvalidInput naming the first field that is unknown, no positive number, or neither true nor false."""
+        known = {field.name: field.default for field in fields(cls)}
         for name, value in values.items():
             if name not in known:
                 raise InvalidInput(f"unknown project setting; known are {', '.join(sorted(known))}", field=name)
+            if isinstance(known[name], bool):
+                if not isinstance(value, bool):
+                    raise InvalidInput(f"found {value!r}; give true or false", field=name)
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
                 raise InvalidInput(f"found {value!r}; give a positive number", field=name)
         return cls(**values)

@@ -21,6 +21,7 @@ def promote(checkpoint: Checkpoint, *, actor: str, reason: str = "") -> Deployme
     checkpoint.refresh_from_db()
     if checkpoint.state not in PROMOTABLE:
         raise Conflict(f"{checkpoint} is {checkpoint.state}; only a candidate or a canary can be promoted")
+    _refuse_without_files(checkpoint)
     objection = objection_to(checkpoint, deployment)
     if objection and not reason.strip():
         raise InvalidInput(f"{objection}; promoting it all the same needs a reason", field="reason")
@@ -54,6 +55,7 @@ def roll_back(
         raise InvalidInput("a rollback needs a reason", field="reason")
     before = deployment.checkpoint
     target = _rollback_target(deployment, version)
+    _refuse_without_files(target)
     Checkpoint.objects.filter(pk=before.pk).update(state=CheckpointState.RETIRED)
     _move(deployment, target, previous=before)
     audit(
@@ -98,6 +100,15 @@ def _locked(policy: Policy) -> Deployment:
     if deployment is None:
         raise NotFound(f"policy {policy.name!r} serves nothing yet", field="policy")
     return deployment
+
+
+def _refuse_without_files(checkpoint: Checkpoint) -> None:
+    """Retention decides under the same lock, so what is not deleted now will not be once it serves."""
+    if checkpoint.files_deleted_at is not None:
+        raise Conflict(
+            f"the files of {checkpoint} were deleted ({checkpoint.files_deleted_reason}); "
+            f"`strop gc --rebuild {checkpoint}` may bring them back"
+        )
 
 
 def _rollback_target(deployment: Deployment, version: int | None) -> Checkpoint:

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -100,8 +101,11 @@ def look(policy: Policy, *, kind: str | None = None, overrides: Mapping[str, Any
     return _pool(line, plan, config, kind)
 
 
-def prepare(pool: Pool, project_id: UUID) -> Prepared:
-    """Seal the pool's turns. Raises TooFewSamples."""
+def prepare(pool: Pool, project_id: UUID, *, root: Path | None = None, least: int | None = None) -> Prepared:
+    """Seal the pool's turns, under the home's batches unless another `root` is named.
+
+    Raises TooFewSamples for fewer than `least`, without one the plan's minimum.
+    """
     started = time.monotonic()
     plan, candidates = pool.plan, pool.candidates
     payloads = collecting.payloads_of([one.turn for one in candidates])
@@ -120,16 +124,16 @@ def prepare(pool: Pool, project_id: UUID) -> Prepared:
         else:
             usable.append((one, payload, *found))
     num_turns = sum(not one.is_correction for one, *_ in usable)
-    if num_turns < plan.min_turns:
-        missing = plan.min_turns - num_turns
-        raise TooFewSamples(f"{num_turns} of {plan.min_turns} ready, {missing} more needed")
+    needed = plan.min_turns if least is None else least
+    if num_turns < needed:
+        raise TooFewSamples(f"{num_turns} of {needed} ready, {needed - num_turns} more needed")
     slices = [collecting.slice_of(one.turn, payload) for one, payload, *_ in usable]
     expected, state = _baselines(pool, [one for one, *_ in usable], slices)
     samples = [
         _sample(one, payload, prompt, completion, project_id=project_id, name=name, expected=value)
         for (one, payload, prompt, completion), name, value in zip(usable, slices, expected, strict=True)
     ]
-    sealed = seal_batch(samples, settings.HOME.batches)
+    sealed = seal_batch(samples, root or settings.HOME.batches)
     return Prepared(
         policy=pool.line.policy,
         plan=plan,
@@ -167,6 +171,8 @@ def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> Updat
                     "reward_mean": sum(rewards) / len(rewards),
                     "baselines": prepared.baselines,
                     "dropped": prepared.dropped,
+                    "files_deleted_at": None,  # its folder has just been written again
+                    "files_deleted_reason": "",
                 },
             )
             BatchSample.objects.bulk_create(

@@ -76,6 +76,9 @@ def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | 
     config = sealing.effective_config(plan, {**run.config, **(overrides or {})})
     serving = Deployment.objects.select_related("checkpoint").get(policy=run.policy, alias="default").checkpoint
     sealing.lock_for_update(run.policy, parent=serving)
+    run.batch.refresh_from_db()
+    if run.batch.files_deleted_at is not None:
+        raise Conflict(f"the files of {run.batch} were deleted ({run.batch.files_deleted_reason})")
     if not run.batch.samples.exists():
         raise Conflict(f"the turns of {run.batch} were given back; start a new update")
     return sealing.create_run(
