@@ -6,17 +6,27 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from registry.models import Project
+    from strop.home import Home
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 project_option = click.option("--project", metavar="SLUG", help="Which project. Not needed when there is only one.")
+
+
+def chosen_home() -> "Home":
+    """The home of --home or STROP_HOME, without reading settings, which would make secrets in it."""
+    from strop import env
+    from strop.home import Home
+
+    return Home(env.path("STROP_HOME", Path(__file__).resolve().parents[3] / ".strop"))
 
 
 def setup() -> None:
