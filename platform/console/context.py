@@ -70,6 +70,14 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
     ("Settings", (Place(url="settings", title="Settings", icon="gear", key="x"),)),
 )
 
+REFRESH = (
+    ("off", "Refresh off"),
+    ("10s", "every 10 s"),
+    ("30s", "every 30 s"),
+    ("1m", "every minute"),
+    ("live", "live"),
+)
+
 
 @cache
 def sidebar() -> tuple[tuple[str, tuple[Place, ...]], ...]:
@@ -99,6 +107,8 @@ def console(request: HttpRequest) -> dict[str, Any]:
         "code_version": settings.CODE_VERSION,
         "zone": timezone.get_current_timezone_name(),
         "is_peek": is_peek(request),
+        "refresh": request.GET.get("refresh", ""),
+        "refresh_choices": REFRESH,
         "root": "peek.html" if is_peek(request) else "bare.html",
     }
 

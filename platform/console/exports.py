@@ -7,7 +7,6 @@ CSV is RFC 4180 with a header: every text is quoted with its line breaks kept, a
 without quotes, so that what is read back equals what was stored. JSONL is one object a line, null for unknown.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,22 +21,29 @@ from django.http import StreamingHttpResponse
 from console.listing import Cursor
 from registry.errors import InvalidInput
 
-CHUNK = 500  # rows read at once
+FIRST_ROWS = 100  # of the first chunk; later ones are as long as keeps a chunk near CHUNK_CHARACTERS
+MOST_ROWS = 2000
+CHUNK_CHARACTERS = 2_000_000
 FORMATS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson; charset=utf-8"}
 _readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="export")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
+    """Some rows and where the next ones start."""
+
     rows: Sequence[Sequence[Any]]  # a value for each column: text, number, bool, datetime, JSON or None
     next: Cursor | None  # where the following chunk starts; None: this was the last
+
+
+Read = Callable[[Cursor | None, int], Chunk]  # after which row, and how many
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Export:
     name: str  # of the file, without its ending
     columns: tuple[str, ...]
-    read: Callable[[Cursor | None], Chunk]  # opens its own tenant; called outside the request
+    read: Read  # opens its own tenant; called outside the request
 
 
 def stream(export: Export, format: str) -> StreamingHttpResponse:
@@ -55,23 +61,26 @@ def stream(export: Export, format: str) -> StreamingHttpResponse:
 async def _lines(export: Export, write: Callable[[Sequence[Any]], str], format: str) -> AsyncIterator[str]:
     if format == "csv":
         yield _csv_line(export.columns)
-    place: Cursor | None = None
+    place, size = None, FIRST_ROWS
     while True:
-        chunk = await _read(export.read, place)
-        yield "".join(write(row) for row in chunk.rows)
+        chunk = await sync_to_async(_and_return_connection, thread_sensitive=False, executor=_readers)(
+            export.read, place, size
+        )
+        text = "".join(write(row) for row in chunk.rows)
+        yield text
         if chunk.next is None:
             return
-        place = chunk.next
-        await asyncio.sleep(0)  # let a reader who left be noticed
+        place, size = chunk.next, next_size(len(text), len(chunk.rows))
 
 
-async def _read(read: Callable[[Cursor | None], Chunk], place: Cursor | None) -> Chunk:
-    return await sync_to_async(_and_return_connection, thread_sensitive=False, executor=_readers)(read, place)
+def next_size(num_characters: int, num_rows: int) -> int:
+    """How many rows to read next, so that what is held stays the same for short rows and for long ones."""
+    return max(1, min(MOST_ROWS, CHUNK_CHARACTERS * num_rows // max(1, num_characters)))
 
 
-def _and_return_connection(read: Callable[[Cursor | None], Chunk], place: Cursor | None) -> Chunk:
+def _and_return_connection(read: Read, place: Cursor | None, size: int) -> Chunk:
     try:
-        return read(place)
+        return read(place, size)
     finally:
         connection.close()
 

@@ -89,7 +89,7 @@ def _acts(member: Member) -> list[Item]:
 def _named(words: list[str], member: Member) -> list[Item]:
     """Rows whose name holds every word; without words the newest checkpoints."""
     slug = member.project.slug
-    of_views, of_policies = Q(owner=member.user) | Q(is_shared=True), Q()
+    of_views, of_policies = Q(owner_id=member.user_id) | Q(is_shared=True), Q()
     for word in words:
         of_views &= Q(name__icontains=word)
         of_policies &= Q(name__icontains=word)

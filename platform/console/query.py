@@ -20,7 +20,7 @@ Fields about rows below the listed ones name their `scope`: `query.condition("tu
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from django.db.models import Q
@@ -74,9 +74,13 @@ class Term:
     bounds: tuple[tuple[str, float], ...] = ()  # (gt | gte | lt | lte, number): all hold
     is_presence: bool = False  # has:key
 
+    @property
+    def plain(self) -> Q:
+        """Without its sign."""
+        return self.field.build(self) if self.field.build else self._column()
+
     def condition(self) -> Q:
-        plain = self.field.build(self) if self.field.build else self._column()
-        return ~plain if self.is_negated else plain
+        return ~self.plain if self.is_negated else self.plain
 
     def _column(self) -> Q:
         path = self.field.path
@@ -120,6 +124,11 @@ class Query:
 
     def about(self, scope: str) -> list[Term]:
         return [term for term in self.terms if term.field.scope == scope]
+
+    def without(self, name: str) -> "Query":
+        """The same but for exact values asked of one field."""
+        kept = tuple(term for term in self.terms if term.field.name != name or term.is_negated or not term.values)
+        return replace(self, terms=kept)
 
     def values_of(self, name: str) -> tuple[str, ...]:
         """What is asked of a field by exact value, without negations: which facets are on."""

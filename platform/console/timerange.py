@@ -4,7 +4,7 @@ In the address: `range=15m|1h|6h|1d|7d|30d|90d`, or `from=` and `to=` (ISO 8601;
 zone), and `tz=<IANA zone>`. Without `tz` the zone is the one the person chose last (a cookie), else UTC.
 
     time_range = TimeRange.of(request, default="7d")
-    rows = Turn.objects.filter(at__range=time_range.ends)
+    rows = Turn.objects.filter(time_range.within("at"))
     render(request, "page.html", {"time_range": time_range})      # with {% include "partials/time_range.html" %}
 
 Figures over time: pass `time_range.local(at)` as x and `is_time=True`, so that a drag over them sets the range.
@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, tzinfo
 from functools import cache
 from urllib.parse import urlencode
 
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -66,10 +67,10 @@ class TimeRange:
             default = default if problem else preset
         return cls(start=now - PRESETS[default], end=now, preset=default, zone=zone, problem=problem)
 
-    @property
-    def ends(self) -> tuple[datetime, datetime]:
-        """For `at__range`."""
-        return self.start, self.end
+    def within(self, column: str) -> Q:
+        """Rows of the range; a moving range also takes what is dated a little ahead of our clock."""
+        begun = Q(**{f"{column}__gte": self.start})
+        return begun if self.preset is not None else begun & Q(**{f"{column}__lt": self.end})
 
     @property
     def span(self) -> timedelta:

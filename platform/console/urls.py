@@ -4,7 +4,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import include, path, register_converter
 
 from console import references
-from console.views import account, checkpoints, finding, flagged, live, overview, sessions, updates
+from console.views import account, checkpoints, finding, flagged, lists, live, overview, saved_views, sessions, updates
 
 register_converter(references.CheckpointName, "checkpoint")
 register_converter(references.Reference, "reference")
@@ -17,8 +17,13 @@ pages = [
     path("overview/live", live.overview, name="overview-live"),
     path("palette", finding.palette, name="palette"),
     path("id/<path:reference>", finding.resolve, name="resolve"),
-    path("sessions", sessions.sessions, name="sessions"),
+    path("export/<slug:list>", lists.export, name="export"),
+    path("views/save", saved_views.save, name="view-save"),
+    path("views/<int:view>/delete", saved_views.delete, name="view-delete"),
+    path("sessions", lists.sessions, name="sessions"),
     path("sessions/<reference:session>", sessions.session, name="session"),
+    path("turns", lists.turns, name="turns"),
+    path("signals", lists.signals, name="signals"),
     path("flagged", flagged.flagged, name="flagged"),
     path("flagged/<int:flag>/resolve", flagged.resolve, name="flag-resolve"),
     path("updates", updates.updates, name="updates"),

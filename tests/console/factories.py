@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
 
 from evals.models import Score
 from feedback.models import AgentSession, Flag, Label, OutcomeCount, Turn, TurnPayload, UserSignal
 from registry.ids import new_id
-from registry.models import Checkpoint, Deployment, Policy
+from registry.models import Checkpoint, Deployment, Policy, Project, SavedView
 from registry.services import audit
+from registry.tenancy import tenant
 from rl_online.gate import Arm, Evidence, Half, decide
 from rl_online.models import (
     BatchSample,
@@ -294,6 +296,13 @@ def _moved(value: float, gain: float, chance: random.Random) -> float:
     if value == (0.0 if gain > 0 else 1.0) and chance.random() < abs(gain) * 2:
         return 1.0 - value
     return value
+
+
+def make_view(project: Project, *, name: str, query: str, page: str = "turns", is_shared: bool = True) -> SavedView:
+    """A saved view of somebody who is none of the people of the tests; needs no tenant around it."""
+    saver, _ = get_user_model().objects.get_or_create(username="saver")
+    with tenant(project.id):
+        return SavedView.objects.create(page=page, name=name, query=query, owner=saver, is_shared=is_shared)
 
 
 @dataclass

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from console import urls
 from registry.tenancy import tenant
+from tests.console import factories
 
 ENGINEERS = {"owner": 302, "engineer": 302, "reviewer": 403, "viewer": 403}
 EVERYONE = {"owner": 200, "engineer": 200, "reviewer": 200, "viewer": 200}
@@ -23,6 +24,11 @@ class Row:
     answers: dict[str, int]
     kwargs: dict[str, str] = field(default_factory=dict)  # of the address: names of facts of the made loop
     post: dict[str, Any] | None = None
+    fixed: dict[str, str] = field(default_factory=dict)  # parts of the address that name no object
+
+    def address(self, name: str, facts: dict[str, Any], slug: str = "editor") -> str:
+        parts = {key: facts[of] for key, of in self.kwargs.items()}
+        return reverse(f"console:{name}", kwargs={"project": slug} | self.fixed | parts)
 
 
 TABLE = {
@@ -31,7 +37,12 @@ TABLE = {
     "overview-live": Row(EVERYONE),
     "palette": Row(EVERYONE),
     "resolve": Row(dict.fromkeys(EVERYONE, 302), {"reference": "session"}),
+    "export": Row(EVERYONE, fixed={"list": "turns"}),
+    "view-save": Row(dict.fromkeys(EVERYONE, 302), post={"page": "turns", "name": "mine", "query": "q=outcome:reject"}),
+    "view-delete": Row(dict.fromkeys(EVERYONE, 403) | {"owner": 302}, {"view": "view"}, post={"page": "turns"}),
     "sessions": Row(EVERYONE),
+    "turns": Row(EVERYONE),
+    "signals": Row(EVERYONE),
     "session": Row(EVERYONE, {"session": "session"}),
     "flagged": Row(EVERYONE),
     "flag-resolve": Row(ENGINEERS | {"reviewer": 302}, {"flag": "flag"}, post={"resolution": "fine"}),
@@ -56,12 +67,13 @@ def facts(loop):
         "flag": loop.flags[0].pk,
         "update": loop.updates[-1].id,
         "checkpoint": "editor@3",
+        "view": factories.make_view(loop.policy.project, name="rejected", query="q=outcome:reject").pk,
     }
 
 
 def call(client, name, facts, *, slug="editor"):
     row = TABLE[name]
-    url = reverse(f"console:{name}", kwargs={"project": slug} | {key: facts[of] for key, of in row.kwargs.items()})
+    url = row.address(name, facts, slug)
     return client.get(url) if row.post is None else client.post(url, row.post)
 
 
@@ -92,10 +104,7 @@ def test_objects_of_one_project_are_not_found_under_another(client, stranger, fa
 
 @pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.post is not None])
 def test_what_changes_something_is_never_a_get(as_owner, facts, name):
-    url = reverse(
-        f"console:{name}", kwargs={"project": "editor"} | {key: facts[of] for key, of in TABLE[name].kwargs.items()}
-    )
-    assert as_owner.get(url).status_code == 405
+    assert as_owner.get(TABLE[name].address(name, facts)).status_code == 405
 
 
 @pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.post is not None])

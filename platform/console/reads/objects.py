@@ -114,11 +114,11 @@ def _sent(reference: str, to: _Addresses) -> Iterator[Located]:
     for session in AgentSession.objects.filter(session_id=reference):
         yield Located(kind="session", title=f"Session {reference}", url=to.first(("session", [session.session_id])))
     for turn in Turn.objects.filter(turn_id=reference).select_related("session"):
-        yield Located(kind="turn", title=f"Turn {reference}", url=_of_turn(turn, to))
+        yield Located(kind="turn", title=f"Turn {reference}", url=turn_address(to.project, turn))
     for signal in UserSignal.objects.filter(signal_id=reference).select_related("turn__session"):
         title = f"Signal {signal.kind} {reference}"
         if signal.turn is not None:
-            yield Located(kind="signal", title=title, url=_of_turn(signal.turn, to))
+            yield Located(kind="signal", title=title, url=turn_address(to.project, signal.turn))
         elif signal.session_ref is not None and AgentSession.objects.filter(session_id=signal.session_ref).exists():
             yield Located(kind="signal", title=title, url=to.first(("session", [signal.session_ref])))
         else:
@@ -126,11 +126,12 @@ def _sent(reference: str, to: _Addresses) -> Iterator[Located]:
             yield Located(kind="signal", title=title, url=to.first(("signals", []), query=query))
 
 
-def _of_turn(turn: Turn, to: _Addresses) -> str:
+def turn_address(project: str, turn: Turn) -> str:
+    """Its own page, else its place in its session; `turn.session` is loaded."""
     try:
-        return reverse("console:turn", args=[to.project, turn.turn_id])
+        return reverse("console:turn", args=[project, turn.turn_id])
     except NoReverseMatch:
-        return to.first(("session", [turn.session.session_id]), at=f"#{turn.turn_id}")
+        return reverse("console:session", args=[project, turn.session.session_id]) + f"#{turn.turn_id}"
 
 
 def _by_uuid(reference: str, to: _Addresses) -> Iterator[Located]:

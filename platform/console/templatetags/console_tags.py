@@ -6,12 +6,15 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.template import Context
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console.charts import CHECKPOINT_COLOURS
+from console.reads.objects import turn_address
+from feedback.models import Turn
 from rl_online.models import UpdateRun
 
 register = template.Library()
@@ -158,6 +161,11 @@ def explain(
     counted from; `version`: of the recipe, spec, judge or price card that was in force.
     """
     return {"formula": formula, "n": n, "of": of, "source": source, "version": str(version or "")}
+
+
+@register.simple_tag(takes_context=True)
+def turn_url(context: Context, turn: Turn) -> str:
+    return turn_address(context["project"].slug, turn)
 
 
 @register.simple_tag

@@ -1,0 +1,77 @@
+"""The lists of what came in, and their rows as a file."""
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth.views import redirect_to_login
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console import exports, snippets
+from console.access import MemberRequest, member_of, member_required
+from console.exports import Chunk, Export
+from console.listing import Asked, Cursor, ExportOf, Found, keyset_chunk, show_list
+from console.lists.sessions import SESSIONS
+from console.lists.signals import SIGNALS
+from console.lists.turns import TURNS
+from console.reads import policies
+from registry.models import Member
+from registry.selectors import memberships
+from registry.tenancy import tenant
+
+EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS)}
+
+
+@require_safe
+@member_required()
+def sessions(request: MemberRequest) -> HttpResponse:
+    return show_list(request, SESSIONS, context=_first_snippets)
+
+
+@require_safe
+@member_required()
+def turns(request: MemberRequest) -> HttpResponse:
+    return show_list(request, TURNS, context=_first_snippets)
+
+
+@require_safe
+@member_required()
+def signals(request: MemberRequest) -> HttpResponse:
+    return show_list(request, SIGNALS, context=_first_snippets)
+
+
+async def export(request: HttpRequest, project: str, list: str) -> HttpResponse:
+    """As `member_required`, for an answer that outlives its request: the tenant is opened anew for every chunk."""
+    if request.method != "GET":
+        return HttpResponseNotAllowed(["GET"])
+    user = await request.auser()
+    if not user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    member = member_of(await sync_to_async(memberships)(user), project)
+    kind = EXPORTED.get(list)
+    if kind is None or kind.export is None:
+        raise Http404(f"no list {list!r} to export")
+    asked, format = kind.asked(request), request.GET.get("format", "csv")
+    if asked.problem or format not in exports.FORMATS:
+        return redirect(reverse(f"console:{list}", args=[project]) + asked.link(format=None))
+    name = f"{project}-{list}"
+    return exports.stream(
+        Export(name=name, columns=kind.export.columns, read=_read(kind.export, asked, member)), format
+    )
+
+
+def _first_snippets(found: Found) -> dict[str, object]:
+    """What an empty project offers to copy; asked for only where there are no rows."""
+    if found.rows:
+        return {}
+    policy = policies.chosen(policies.all_policies(), None)
+    return {"snippets": snippets.first_signal(policy.name if policy else None)}
+
+
+def _read(of: ExportOf, asked: Asked, member: Member) -> exports.Read:
+    def read(place: Cursor | None, size: int) -> Chunk:
+        with tenant(member.project_id):
+            found, after = keyset_chunk(of.rows(asked), place, size, at=of.at)
+            return Chunk(rows=of.values(found), next=after)
+
+    return read
