@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from registry.tenancy import TenantModel
+from registry.tenancy import TenantModel, project_of_new_row
 
 
 class LedgerItem(TenantModel):
@@ -259,3 +259,131 @@ class Flag(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.reason}"
+
+
+class CheckpointColumns(TenantModel):
+    """Which weights or model, of which source, an hour's numbers are about; all None: origin unknown."""
+
+    hour = models.DateTimeField()  # its first moment, in UTC
+    policy = models.CharField(max_length=60, null=True)
+    version = models.IntegerField(null=True)
+    model = models.CharField(max_length=200, null=True)
+    source = models.CharField(max_length=12, null=True)  # None: of signals without a turn
+
+    class Meta:
+        abstract = True
+
+
+class TurnRollup(CheckpointColumns):
+    """The turns made in one hour, counted from their rows by `services.rollups`; exact once the hour is not dirty."""
+
+    turns = models.PositiveIntegerField()
+    errors = models.PositiveIntegerField()  # turns that ended in an error
+    shown = models.PositiveIntegerField()
+    settled = models.PositiveIntegerField()  # of those shown; the sum of the four outcomes
+    accepted = models.PositiveIntegerField()
+    rejected = models.PositiveIntegerField()
+    silent = models.PositiveIntegerField()
+    unknown = models.PositiveIntegerField()
+    with_usage = models.PositiveIntegerField()  # turns whose tokens are known; the sums are over these
+    input_tokens = models.PositiveBigIntegerField()
+    cache_read_tokens = models.PositiveBigIntegerField()
+    cache_write_tokens = models.PositiveBigIntegerField()
+    output_tokens = models.PositiveBigIntegerField()
+    reasoning_tokens = models.PositiveBigIntegerField()
+    with_latency = models.PositiveIntegerField()  # turns whose latency is known
+    latency_us = models.PositiveBigIntegerField()  # the sum over them; whole microseconds, so that sums are exact
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "hour", "policy", "version", "model", "source"],
+                name="one_turn_rollup",
+                nulls_distinct=False,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.turns} turns in {self.hour:%F %H}h"
+
+
+class UserRollup(CheckpointColumns):
+    """One user's turns of one hour, without which no interval over several hours could know its clusters."""
+
+    user = models.CharField(max_length=200, null=True)  # None: of nobody known
+    turns = models.PositiveIntegerField()
+    settled = models.PositiveIntegerField()  # of those shown
+    accepted = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "hour", "policy", "version", "model", "source", "user"],
+                name="one_user_rollup",
+                nulls_distinct=False,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.turns} turns in {self.hour:%F %H}h"
+
+
+class SignalRollup(CheckpointColumns):
+    """The signals sent about one hour by kind, under the checkpoint of their turn."""
+
+    kind = models.CharField(max_length=100)
+    signals = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "hour", "policy", "version", "model", "source", "kind"],
+                name="one_signal_rollup",
+                nulls_distinct=False,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.signals} {self.kind} in {self.hour:%F %H}h"
+
+
+class LatencyRollup(CheckpointColumns):
+    """A histogram of one hour's latencies; `feedback.rollups` says which milliseconds a bucket holds."""
+
+    measure = models.CharField(max_length=7)  # latency | ttft
+    bucket = models.SmallIntegerField()
+    turns = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "hour", "policy", "version", "model", "source", "measure", "bucket"],
+                name="one_latency_rollup",
+                nulls_distinct=False,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.turns} turns in bucket {self.bucket}"
+
+
+class DirtyHour(TenantModel):
+    """An hour whose turns or signals have changed since it was counted, marked by triggers in the same transaction.
+
+    A log, not a set: writers of one hour never wait for each other. Counting removes the marks it has seen.
+    """
+
+    project = models.ForeignKey(
+        "registry.Project",
+        on_delete=models.CASCADE,
+        default=project_of_new_row,
+        related_name="+",
+        db_constraint=False,  # deleting a project's turns still marks
+    )
+    hour = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-hour"], name="dirty_by_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.hour:%F %H}h"
