@@ -284,6 +284,7 @@ def forget_done() -> None:
     """Drop finished jobs after two days; what they did is kept where they did it."""
     Job.objects.filter(state=JobState.DONE, finished_at__lt=timezone.now() - KEEP_DONE).delete()
     ScheduleSlot.objects.filter(slot__lt=timezone.now() - KEEP_DONE).delete()
+    ProcessBeat.objects.filter(seen_at__lt=timezone.now() - KEEP_DONE).delete()
 
 
 def fire_schedules() -> None:
@@ -301,20 +302,24 @@ def fire_schedules() -> None:
 
 
 def record_beat(
-    name: str, kind: str, *, started_at: datetime, version: str, detail: dict[str, Any] | None = None
+    name: str,
+    kind: str,
+    *,
+    version: str,
+    started_at: datetime | None = None,
+    pid: int | None = None,
+    detail: dict[str, Any] | None = None,
 ) -> None:
-    """Say that this process lives and what it is doing."""
-    ProcessBeat.objects.update_or_create(
-        name=name,
-        defaults={
-            "kind": kind,
-            "pid": os.getpid(),
-            "version": version,
-            "started_at": started_at,
-            "seen_at": timezone.now(),
-            "detail": detail or {},
-        },
-    )
+    """Say that a process lives and what it is doing; our own unless `pid` says whose.
+
+    Without `started_at` it is as old as the first word from this pid.
+    """
+    pid, now = pid or os.getpid(), timezone.now()
+    alive = {"seen_at": now, "detail": detail or {}, "version": version}
+    if started_at is None and ProcessBeat.objects.filter(name=name, pid=pid).update(**alive):
+        return
+    begun = {"kind": kind, "pid": pid, "started_at": started_at or now}
+    ProcessBeat.objects.update_or_create(name=name, defaults={**alive, **begun})
 
 
 def _json(value: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Celery tasks: doorbells that wake a service. Ids in, nothing out."""
 
-from celery import shared_task
+from celery import Task, shared_task
 
-from jobs import services
+from jobs import beats, services
 
 
 @shared_task(name="jobs.run")
@@ -12,7 +12,8 @@ def run(job_id: int) -> None:
         services.run(job)
 
 
-@shared_task(name="jobs.sweep")
-def sweep() -> None:
+@shared_task(name="jobs.sweep", bind=True)
+def sweep(self: Task) -> None:
     services.fire_schedules()
     services.sweep()
+    beats.note_sweep(self.request.origin)

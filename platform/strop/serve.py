@@ -5,6 +5,8 @@ On SIGTERM it stays reachable and answers /readyz with 503 until open answers ar
 
 import logging
 import os
+import socket
+import threading
 import time
 import warnings
 from types import FrameType
@@ -44,7 +46,11 @@ class Server(uvicorn.Server):
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "strop.settings")
     os.environ.setdefault("STROP_DB_POOL", "1")
+    import django
     from django.conf import settings
+
+    django.setup()
+    from jobs.beats import keep_beating
 
     # WhiteNoise hands small static files over as a plain iterator; nothing blocks for long.
     warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
@@ -60,7 +66,13 @@ def main() -> None:
         log_config=None,
         timeout_graceful_shutdown=5,
         server_header=False,
+        proxy_headers=True,
+        forwarded_allow_ips=settings.TRUSTED_PROXIES,
     )
+    name = f"web@{socket.gethostname()}:{settings.PORT}"
+    threading.Thread(
+        target=keep_beating, args=(name, "web"), kwargs={"version": settings.CODE_VERSION}, daemon=True
+    ).start()
     Server(config).run()
 
 

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from strop import env
 from strop.home import Home
+from strop.local.ports import own_url
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 HOME = Home(env.path("STROP_HOME", BASE_DIR / ".strop"))
@@ -14,10 +15,13 @@ PRODUCTION = env.flag("STROP_PRODUCTION", False)
 DEBUG = env.flag("STROP_DEBUG", False)
 HOST = env.text("STROP_HOST", "127.0.0.1")
 PORT = env.integer("STROP_PORT", 8000)
-PUBLIC_URL = env.text("STROP_PUBLIC_URL", f"http://{HOST}:{PORT}").rstrip("/")
+PUBLIC_URL = env.text("STROP_PUBLIC_URL", own_url(HOST, PORT)).rstrip("/")
 SECRET_KEY = env.text("STROP_SECRET_KEY") or HOME.secret("django")
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]  # by these our own processes call web, in production too
-ALLOWED_HOSTS = [*env.items("STROP_ALLOWED_HOSTS"), *LOOPBACK]
+# Our own processes call web by the address it listens on, where that is one of this machine's.
+LISTENS = [] if HOST in ("0.0.0.0", "::") else [f"[{HOST}]" if ":" in HOST else HOST]
+ALLOWED_HOSTS = [*env.items("STROP_ALLOWED_HOSTS"), *LOOPBACK, *(host for host in LISTENS if host not in LOOPBACK)]
+TRUSTED_PROXIES = env.items("STROP_TRUSTED_PROXIES", ["127.0.0.1", "::1"])  # whose X-Forwarded-* headers are believed
 CSRF_TRUSTED_ORIGINS = env.items("STROP_CSRF_TRUSTED_ORIGINS")
 
 DEVICE = env.choice("STROP_DEVICE", "auto", ["auto", "cpu", "cuda"])
@@ -100,8 +104,7 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_SSL_REDIRECT = PRODUCTION and env.flag("STROP_SSL_REDIRECT", True)
 SECURE_REDIRECT_EXEMPT = ["^(healthz|readyz|metrics)$", "^v1/"]  # probes and our own engine come by plain loopback
 SECURE_HSTS_SECONDS = env.integer("STROP_HSTS_SECONDS", 3600) if PRODUCTION else 0
-if PRODUCTION:
-    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+CSRF_FAILURE_VIEW = "console.views.errors.csrf_failed"
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -18,12 +18,12 @@ from typing import Any
 
 import psycopg
 
+from registry.backups import Journal
 from strop import env
 from strop.backup import archive, database
 from strop.backup.contents import Files, Level, referenced_files
 from strop.backup.database import DatabaseFailed, Server
 from strop.backup.facts import Facts
-from strop.backup.journal import Journal
 from strop.home import Home
 from strop.local import service
 from strop.local.lock import is_locked, locked
@@ -62,7 +62,7 @@ def backup(home: Home, target: Path | None, *, level: Level, with_secrets: bool,
     """Raises NotEnoughSpace, DatabaseFailed, BinaryMissing, OSError; then nothing is at `target`."""
     started, at = time.monotonic(), datetime.now(UTC)
     target = target or home.root / "backups" / f"strop-{at:%Y%m%dT%H%M%SZ}{SUFFIX}"
-    with Journal(home).begun(target) as journal, reachable(home, say=say) as server:
+    with Journal(home.run).begun(target) as journal, reachable(home, say=say) as server:
         made = _write(home, server, target, level=level, with_secrets=with_secrets, version=version, at=at, say=say)
         result = Made(**made, file=str(target), took_s=round(time.monotonic() - started, 1))
         _describe(target, result)

@@ -31,9 +31,9 @@ def command(file: Path | None, level: str, without_secrets: bool, as_json: bool)
     """
     from django.conf import settings
 
+    from registry.backups import BackupUnderWay
     from strop.backup.contents import Level
     from strop.backup.database import DatabaseFailed
-    from strop.backup.journal import BackupUnderWay
     from strop.backup.make import NotEnoughSpace, backup
     from strop.local.binaries import BinaryMissing
 

@@ -3,7 +3,7 @@
 import os
 from datetime import UTC, datetime, timedelta
 
-from strop.backup.journal import Journal
+from registry.backups import Journal
 from strop.doctor.finding import Finding, broken, ok, skipped, warning
 from strop.home import Home
 from strop.local.lock import is_locked, read_state
@@ -42,7 +42,7 @@ def running(home: Home) -> Finding:
 def backup(home: Home) -> Finding:
     why = "A disk that dies takes users' turns and every checkpoint along."
     fix = "strop backup /mnt/other-disk/strop.tar.zst, e.g. nightly from cron."
-    said = Journal(home).read()
+    said = Journal(home.run).read()
     if not said and not home.data.exists() and not os.environ.get("DATABASE_URL"):
         return skipped("backup", "nothing to back up yet")
     if said.get("state") == "failed":

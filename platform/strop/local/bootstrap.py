@@ -10,7 +10,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import django
+from django.conf import settings
 from django.core.management import CommandError, call_command
+from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
+
+from strop.migrations_on_disk import unknown_migrations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +25,18 @@ class Bootstrapped:
     key: str | None  # the first key's text; None when it was made by an earlier start
 
 
+class DatabaseTooNew(RuntimeError):
+    """The database was used by a newer Strop than this one."""
+
+
 def migrate() -> None:
+    """Bring the schema up to this code. Raises DatabaseTooNew, and leaves such a database alone."""
+    applied = MigrationRecorder(connections["owner"]).applied_migrations()
+    if unknown := unknown_migrations([f"{app}.{name}" for app, name in applied]):
+        raise DatabaseTooNew(
+            f"this database was used by a newer Strop ({unknown[0]} is not known to {settings.CODE_VERSION}); "
+            "install that version again, or restore a backup made before it"
+        )
     call_command("migrate", database="owner", verbosity=0, interactive=False)
 
 
@@ -52,10 +68,11 @@ def ensure_first_rows(*, project: str, offers_sign_in: bool) -> Bootstrapped:
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "strop.settings")
     django.setup()
-    from django.conf import settings
-
     Path(settings.STATIC_ROOT).mkdir(exist_ok=True)
-    migrate()
+    try:
+        migrate()
+    except DatabaseTooNew as error:
+        sys.exit(str(error))
     if settings.PRODUCTION:
         try:
             call_command("check", deploy=True, databases=["default"], stdout=sys.stderr, stderr=sys.stderr)

@@ -8,6 +8,19 @@ class PortTaken(RuntimeError):
     """Somebody else listens there; the message names a free port."""
 
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def is_loopback(host: str) -> bool:
+    return host in LOOPBACK or host.startswith("127.")
+
+
+def own_url(host: str, port: int) -> str:
+    """By which our own processes reach what listens on `host`: a wildcard is reached by loopback."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
+
+
 def claim_port(host: str, port: int) -> int:
     """`port` if it is free on `host`, any free one for 0; raises PortTaken."""
     if port == 0:

@@ -23,6 +23,7 @@ from strop.local.guard import MARK, Guard
 from strop.local.logs import Log
 from strop.local.service import Service
 
+KEPT_ERRORS = 4000  # bytes of what a program said last, for the message when it fails
 SECOND_SIGNAL_S = 1.0  # `timeout`, make and systemd send the first one twice at once; that is no second wish
 
 
@@ -93,14 +94,24 @@ class Supervisor:
             pause_s = min(2 * pause_s, 0.5)
 
     def run_once(self, what: Service) -> bytes:
-        """Run a program to its end beside the services; returns its standard output. Raises when it fails."""
+        """Run a program to its end beside the services; returns its standard output.
+
+        Raises RuntimeError with the last line of its errors when it fails.
+        """
         log = self._log(what.name)
+        said = bytearray()
         process = service.start(what, output=subprocess.PIPE, errors=subprocess.PIPE)
         self._guard.watch(process.pid)
         output = bytearray()
         assert process.stdout is not None and process.stderr is not None
         self._read(process.stdout.fileno(), output.extend)
-        self._read(process.stderr.fileno(), log.feed)
+
+        def hear(data: bytes) -> None:
+            log.feed(data)
+            said.extend(data)
+            del said[:-KEPT_ERRORS]
+
+        self._read(process.stderr.fileno(), hear)
         try:
             while process.poll() is None:
                 self._turn(0.1)
@@ -110,7 +121,8 @@ class Supervisor:
             self._guard.forget(process.pid)
             log.close()
         if process.returncode:
-            raise RuntimeError(f"{what.name} failed with status {process.returncode}; see {log.path}")
+            last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+            raise RuntimeError(f"{what.name} failed with status {process.returncode}: {last[:500]}; see {log.path}")
         return bytes(output)
 
     def run(self) -> None:

@@ -46,7 +46,7 @@ def up(
     """
     with locked(home) as lock_descriptor:
         port = ports.claim_port(host, port)
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        url = ports.own_url(host, port)
         environment = _environment(home, host=host, port=port, url=url, is_production=is_production) | dict(extra or {})
         supervisor = Supervisor(home, url=url, lock_descriptor=lock_descriptor, shown=shown)
         try:

@@ -1,5 +1,7 @@
 """What the last backup of a home did: `<home>/run/backup.json`, for status, doctor and the System page to read.
 
+Here because pages may not import the commands that make backups (strop.backup). Needs neither Django nor a database.
+
     {"state": "running" | "done" | "failed", "pid", "started_at", "finished_at", "file", "error", "last": {...}}
 
 `last` is the newest backup that succeeded, also after later ones failed.
@@ -13,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from strop.home import Home
+BACKUP_JOB = "strop.backup"  # its handler is strop.backup.job
 
 
 class BackupUnderWay(RuntimeError):
@@ -21,8 +23,10 @@ class BackupUnderWay(RuntimeError):
 
 
 class Journal:
-    def __init__(self, home: Home) -> None:
-        self.path = home.run / "backup.json"
+    """`run`: the home's folder of that name."""
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / "backup.json"
 
     def read(self) -> dict[str, Any]:
         """{} before the first backup; a running one whose process has gone is failed."""
@@ -30,7 +34,7 @@ class Journal:
             found = json.loads(self.path.read_text())
         except (FileNotFoundError, ValueError):
             return {}
-        if found["state"] == "running" and not Path(f"/proc/{found['pid']}").exists():
+        if found["state"] == "running" and not _is_alive(found["pid"]):
             found |= {"state": "failed", "error": "the process that made it was ended"}
         return found
 
@@ -66,6 +70,29 @@ class Journal:
         draft = self.path.with_suffix(".new")
         draft.write_text(json.dumps(self._entry, indent=1))
         draft.rename(self.path)
+
+
+def made_backups(folder: Path) -> list[dict[str, Any]]:
+    """What stands in `folder`, newest first: `file`, `bytes`, and what the small file beside each says of it."""
+    found = []
+    for path in folder.glob("*.tar.zst"):
+        try:
+            said = json.loads(path.with_name(path.name + ".json").read_text())
+        except (FileNotFoundError, ValueError):
+            said = {}
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            stat = path.stat()
+            at = f"{datetime.fromtimestamp(stat.st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            found.append({"created_at": at, **said, "file": str(path), "bytes": stat.st_size})
+    return sorted(found, key=lambda one: str(one["created_at"]), reverse=True)
+
+
+def _is_alive(pid: int) -> bool:
+    """Running, and no zombie that its parent has not looked at."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
 
 
 def _now() -> str:
