@@ -23,10 +23,11 @@ Arrival order never matters. Not here: rewards, which map the outcome (rl_online
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 Outcome = Literal["accept", "reject", "silence", "unknown"]
 
@@ -46,6 +47,37 @@ class Recipe:
     @property
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+RANGES = {  # of each number of a recipe
+    "partial_threshold": (0.0, 1.0),
+    "edit_value": (0.0, 1.0),
+    "correction_value": (-1.0, 0.0),
+    "retry_at_once_s": (0.0, 3600.0),
+}
+
+
+class InvalidRecipe(ValueError):
+    """A recipe that cannot be used; `field` names the number that is wrong."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+def parse_recipe(body: Mapping[str, Any]) -> Recipe:
+    """Check a recipe as stored or posted; what it leaves out has its default. Raises InvalidRecipe."""
+    known = [field.name for field in fields(Recipe)]
+    for name, value in body.items():
+        if name not in known:
+            raise InvalidRecipe(name, f"is not known; use {', '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise InvalidRecipe(name, f"is {value!r}; must be a finite number")
+        low, high = RANGES[name]
+        if not low <= value <= high:
+            raise InvalidRecipe(name, f"is {value:g}; must lie in [{low:g}, {high:g}]")
+    return Recipe(**{name: float(value) for name, value in body.items()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +109,7 @@ def label_turn(
     `closes_at` is when nothing heard becomes silence; None for a turn that nobody was shown, which never settles alone.
     """
     heard, _ = current(signals)
-    verdicts = [verdict for signal in heard if (verdict := _verdict(signal, at, recipe))]
+    verdicts = [verdict for signal in heard if (verdict := verdict_of(signal, at=at, recipe=recipe))]
     if verdicts:
         return _combined(verdicts, heard)
     for signal in reversed(heard):
@@ -102,7 +134,8 @@ def current(signals: Iterable[Heard]) -> tuple[list[Heard], list[Heard]]:
     return [s for s in ordered if s.id not in gone], [s for s in ordered if s.id in gone]
 
 
-def _verdict(signal: Heard, at: datetime, recipe: Recipe) -> Verdict | None:
+def verdict_of(signal: Heard, *, at: datetime, recipe: Recipe) -> Verdict | None:
+    """What one signal alone says of a turn made `at`; None when it has no say in the outcome."""
     share = signal.value or 0.0
     match signal.kind:
         case "accept" | "copy":

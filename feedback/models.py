@@ -45,6 +45,25 @@ class OutcomeCount(TenantModel):
         return f"{self.outcome} {self.count}"
 
 
+class LastRefusal(TenantModel):
+    """The newest item or request of one key that came to one bad end, and how often that end came; a row for each."""
+
+    key = models.CharField(max_length=40)  # key:<prefix>, or internal
+    outcome = models.CharField(max_length=20)  # of an item, or `request:<status>` for a request refused whole
+    field = models.CharField(max_length=200, default="", blank=True)  # which field was wrong
+    message = models.TextField(default="", blank=True)
+    item_id = models.CharField(max_length=128, null=True)
+    count = models.PositiveBigIntegerField(default=0)  # ever
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "key", "outcome"], name="one_refusal_per_outcome")]
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.outcome}"
+
+
 class AgentSession(TenantModel):
     """One conversation of one end user with one agent."""
 
@@ -106,6 +125,8 @@ class Turn(TenantModel):
     settle_due = models.DateTimeField(null=True)  # when silence settles it
     is_excluded = models.BooleanField(default=False)  # a reviewer took it out of training
     reward_override = models.FloatField(null=True)  # a reviewer's word beats the recipe
+    # Grows whenever the override is set, changed or taken back: a batch knows by it which word it was sealed under.
+    reward_revision = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [
@@ -186,6 +207,11 @@ class UserSignal(TenantModel):
                 condition=Q(turn__isnull=True, turn_ref__isnull=False, expired_at__isnull=True),
                 name="signal_orphan",
             ),
+            models.Index(
+                fields=["project", "session_ref", "at"],
+                condition=Q(session_ref__isnull=False),
+                name="signal_by_session",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -209,6 +235,17 @@ class LabelRecipe(TenantModel):
 
     def __str__(self) -> str:
         return f"label recipe {self.version}"
+
+
+class RecipeActivation(TenantModel):
+    """From `at` on labels are made by this recipe, until a later row says otherwise."""
+
+    recipe = models.ForeignKey(LabelRecipe, on_delete=models.PROTECT, related_name="activations")
+    at = models.DateTimeField(default=timezone.now)
+    actor = models.CharField(max_length=200)
+
+    def __str__(self) -> str:
+        return f"{self.recipe} from {self.at:%F %T}"
 
 
 class Label(TenantModel):
@@ -239,8 +276,11 @@ class FlagResolution(models.TextChoices):
     OVERRIDDEN = "overridden"  # the reviewer's reward is used instead
 
 
+MANUAL_RULES = ("by_hand", "sample")  # rules that people are: what they raise may be raised again after it was settled
+
+
 class Flag(TenantModel):
-    """A turn that a triage rule wants a person to look at."""
+    """A turn that a triage rule, or a person, wants somebody to look at. Settled once, by its first needed answers."""
 
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="flags")
     rule = models.CharField(max_length=60)
@@ -249,16 +289,97 @@ class Flag(TenantModel):
     resolution = models.CharField(max_length=10, choices=FlagResolution, null=True)
     reward_override = models.FloatField(null=True)
     note = models.TextField(default="", blank=True)
-    reviewer = models.CharField(max_length=200, null=True)
+    reviewer = models.CharField(max_length=200, null=True)  # those whose answers settled it
+    raised_by = models.CharField(max_length=200, null=True)  # the person; None: a rule of triage
     created_at = models.DateTimeField(auto_now_add=True)
     resolved_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["turn", "rule"], name="one_flag_per_rule")]
-        indexes = [models.Index(F("project"), F("created_at").desc(), condition=Q(state="open"), name="flag_open")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["turn", "rule"], condition=~Q(rule__in=MANUAL_RULES), name="one_flag_per_rule"
+            ),
+            models.UniqueConstraint(fields=["turn", "rule"], condition=Q(state="open"), name="one_open_flag_per_rule"),
+        ]
+        indexes = [
+            models.Index(F("project"), F("created_at").desc(), condition=Q(state="open"), name="flag_open"),
+            models.Index(fields=["project", "-resolved_at"], condition=Q(state="resolved"), name="flag_resolved"),
+            models.Index(fields=["project", "rule", "-created_at"], name="flag_by_rule"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.reason}"
+
+
+class ReviewResponse(TenantModel):
+    """What one person said about one flag. Nobody's word replaces another's; one taken back stays, marked."""
+
+    flag = models.ForeignKey(Flag, on_delete=models.CASCADE, related_name="responses")
+    submission = models.UUIDField()  # the act it was part of: one answer settles every open flag of its turn
+    reviewer = models.CharField(max_length=200)
+    resolution = models.CharField(max_length=10, choices=FlagResolution)
+    reward = models.FloatField(null=True)  # in [-1, 1], exactly with `overridden`
+    gold = models.CharField(max_length=7, choices=Outcome, null=True)  # accept or reject: was the answer good
+    problem = models.CharField(max_length=300, null=True)  # <benchmark>@<version>/<id> made from the turn
+    note = models.TextField(default="", blank=True)
+    is_late = models.BooleanField(default=False)  # came when the flag was settled: kept beside, without effect
+    at = models.DateTimeField(default=timezone.now)
+    withdrawn_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["flag", "reviewer"], condition=Q(withdrawn_at__isnull=True), name="one_response_per_reviewer"
+            ),
+            models.CheckConstraint(
+                condition=Q(resolution="overridden", reward__gte=-1, reward__lte=1)
+                | (~Q(resolution="overridden") & Q(reward__isnull=True)),
+                name="reward_iff_overridden",
+            ),
+            models.CheckConstraint(
+                condition=Q(gold__isnull=True) | Q(gold__in=["accept", "reject"]), name="gold_is_a_verdict"
+            ),
+        ]
+        indexes = [models.Index(fields=["project", "reviewer", "-at"], name="response_by_reviewer")]
+
+    def __str__(self) -> str:
+        return f"{self.reviewer}: {self.resolution}"
+
+
+class ReviewReservation(TenantModel):
+    """A turn that somebody is looking at; nobody else is given it until the lease, renewed by a heartbeat, is over."""
+
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="reservations")
+    slot = models.PositiveSmallIntegerField(default=0)  # as many as answers are still needed
+    reviewer = models.CharField(max_length=200)
+    taken_at = models.DateTimeField(default=timezone.now)
+    lease_until = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["turn", "slot"], name="one_reviewer_per_slot"),
+            models.UniqueConstraint(fields=["turn", "reviewer"], name="one_reservation_per_reviewer"),
+        ]
+        indexes = [models.Index(fields=["project", "lease_until"], name="reservation_by_lease")]
+
+    def __str__(self) -> str:
+        return f"{self.reviewer} until {self.lease_until:%F %T}"
+
+
+class ReviewDraft(TenantModel):
+    """What a reviewer has so far about a turn: a form that is not sent yet, or that they skipped it."""
+
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="drafts")
+    reviewer = models.CharField(max_length=200)
+    body = models.JSONField(default=dict)  # field of the form -> its text
+    skipped_at = models.DateTimeField(null=True)
+    saved_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["turn", "reviewer"], name="one_draft_per_reviewer")]
+
+    def __str__(self) -> str:
+        return f"draft of {self.reviewer}"
 
 
 class CheckpointColumns(TenantModel):

@@ -1,9 +1,11 @@
 """`POST /v1/events`: read the body, hand its items to `record_items`, answer with the receipt."""
 
+import logging
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
@@ -12,37 +14,36 @@ from django.views.decorators.http import require_POST
 from feedback import wire
 from feedback.services import door, outcomes
 from feedback.services.record import RETRY_AFTER_S, Receipt, record_items
-from registry.auth import authenticate
+from feedback.services.refusals import Refused, note_refusals
+from registry.auth import Caller, authenticate
 from registry.errors import InvalidInput, NotFound, StropError, TooLarge, Unavailable, UnsupportedMedia
 from registry.models import Scope
 from registry.tenancy import tenant
+
+log = logging.getLogger(__name__)
 
 
 @csrf_exempt
 @require_POST
 def events(request: HttpRequest) -> HttpResponse:
     """202 with the outcome of every item, or the one reason why the whole request is refused."""
-    project_id = None
+    caller = None
     try:
-        project_id = _project(request)
-        receipt = _take(request, project_id)
+        caller = authenticate(request, Scope.INGEST)
+        receipt = _take(request, caller)
     except (Unavailable, NotFound) as error:
         return _refused(request, error, None)  # there is no database, or no project, to count it in
     except StropError as error:
-        return _refused(request, error, project_id)
+        return _refused(request, error, caller)
     except (OperationalError, InterfaceError):
         return _refused(request, Unavailable("the database is not available", retry_after_s=RETRY_AFTER_S), None)
     return HttpResponse(_encode(receipt), content_type="application/json", status=202)
 
 
-def _project(request: HttpRequest) -> UUID:
-    caller = authenticate(request, Scope.INGEST)
-    if caller.project_id is None:
+def _take(request: HttpRequest, caller: Caller) -> Receipt:
+    project_id = caller.project_id
+    if project_id is None:
         raise InvalidInput("name the project whose items these are", field="x-strop-project")
-    return caller.project_id
-
-
-def _take(request: HttpRequest, project_id: UUID) -> Receipt:
     max_age = door.pass_through(project_id)
     received_at = timezone.now()
     try:
@@ -51,7 +52,25 @@ def _take(request: HttpRequest, project_id: UUID) -> Receipt:
         raise TooLarge(error.message, field=error.field) from error
     except wire.BadRequest as error:
         raise InvalidInput(error.message, field=error.field) from error
-    return record_items(project_id, items, received_at=received_at)
+    receipt = record_items(project_id, items, received_at=received_at)
+    _note_refusals(project_id, caller.name, receipt, received_at)
+    return receipt
+
+
+def _note_refusals(project_id: UUID, key: str, receipt: Receipt, at: datetime) -> None:
+    """What was stored is stored: a note that cannot be written must not turn the answer into an error."""
+    refused = [
+        Refused(outcome=item.outcome, message=item.message, field=item.field, item_id=item.id)
+        for item in receipt.items
+        if item.message is not None
+    ]
+    if not refused:
+        return
+    try:
+        with tenant(project_id):
+            note_refusals(project_id, key, refused, at=at)
+    except DatabaseError as error:
+        log.warning("refusals of %s are not noted: %s", key, error)
 
 
 def _body(request: HttpRequest) -> bytes:
@@ -71,10 +90,13 @@ def _encode(receipt: Receipt) -> bytes:
     )
 
 
-def _refused(request: HttpRequest, error: StropError, project_id: UUID | None) -> HttpResponse:
-    if project_id is not None:
-        with tenant(project_id):
-            outcomes.count_refused(project_id, timezone.now(), error.status)
+def _refused(request: HttpRequest, error: StropError, caller: Caller | None) -> HttpResponse:
+    if caller is not None and caller.project_id is not None:
+        now = timezone.now()
+        one = Refused(outcome=f"request:{error.status}", message=error.message, field=error.field)
+        with tenant(caller.project_id):
+            note_refusals(caller.project_id, caller.name, [one], at=now)
+            outcomes.count_refused(caller.project_id, now, error.status)
     body = {
         "error": {
             "code": error.code,

@@ -12,9 +12,10 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from feedback.events import turns_settled
-from feedback.labels import Heard, Recipe, Verdict, label_turn
-from feedback.models import Label, LabelRecipe, LedgerItem, Turn, UserSignal
+from feedback.labels import Heard, Verdict, label_turn
+from feedback.models import Label, LedgerItem, Turn, UserSignal
 from feedback.services import outcomes, staging
+from feedback.services.recipes import current_recipe
 from feedback.services.record import LABEL_JOB
 from feedback.services.triage import triage_turns
 from jobs import crash
@@ -82,7 +83,7 @@ def label_turns(project_id: UUID, turn_refs: Sequence[str], *, now: datetime) ->
         return []
     window = timedelta(seconds=project_settings(project_id).decision_window_s)
     recipe_version, recipe = current_recipe()
-    heard, first_shown = _signals(turns)
+    heard, first_shown = signals_of(turns)
     present = Label.objects.in_bulk([turn.label_id for turn in turns if turn.label_id])
     labels, dirty = [], []
     for turn in turns:
@@ -106,17 +107,6 @@ def label_turns(project_id: UUID, turn_refs: Sequence[str], *, now: datetime) ->
         triage_turns(project_id, [label.turn for label in labels])
         turns_settled.send(sender=None, project_id=project_id, turn_ids=new)
     return new
-
-
-def current_recipe() -> tuple[int, Recipe]:
-    """(version, recipe) in force for the current tenant; the default becomes version 1 on first use."""
-    row = LabelRecipe.objects.order_by("-version").first()
-    if row is None:
-        recipe = Recipe()
-        row, _ = LabelRecipe.objects.get_or_create(
-            version=1, defaults={"body": recipe.to_json(), "digest": recipe.digest}
-        )
-    return row.version, Recipe(**row.body)
 
 
 def expire_orphans(project_id: UUID, *, now: datetime) -> int:
@@ -169,7 +159,7 @@ def _label(turn: Turn, verdict: Verdict, recipe_version: int) -> Label:
     )
 
 
-def _signals(turns: Iterable[Turn]) -> tuple[dict[int, list[Heard]], dict[int, datetime]]:
+def signals_of(turns: Iterable[Turn]) -> tuple[dict[int, list[Heard]], dict[int, datetime]]:
     """(what was heard about each turn, when each was first said to be shown), by the turns' keys."""
     heard: dict[int, list[Heard]] = defaultdict(list)
     first_shown: dict[int, datetime] = {}

@@ -37,6 +37,7 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=["queue", "run_at"], condition=Q(state="queued"), name="job_due"),
             models.Index(fields=["lease_until"], condition=Q(state="running"), name="job_leased"),
+            models.Index(fields=["project_id", "kind"], condition=~Q(state="done"), name="job_not_done"),
         ]
 
     def __str__(self) -> str:

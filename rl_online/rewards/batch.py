@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
@@ -129,6 +130,28 @@ def read_batch(folder: Path) -> Batch:
     if found != digests or merkle_root(found) != manifest["digest"] or manifest["digest"] != folder.name:
         raise CorruptBatch(f"batch {folder.name} does not match its digests")
     return Batch(digest=manifest["digest"], samples=[_to_sample(tensors, index, row) for index, row in enumerate(rows)])
+
+
+def read_sample(folder: Path, turn: str) -> Sample | None:
+    """The sample of one turn, checked by its own digest; None when the batch holds none, or a tombstone in its place.
+
+    Raises CorruptBatch as `read_batch` does, FileNotFoundError without the folder.
+    """
+    name = json.dumps(turn, ensure_ascii=False).encode()
+    lines = (folder / ROWS).read_bytes().removesuffix(b"\n").split(b"\n")
+    try:
+        found = ((index, json.loads(line)) for index, line in enumerate(lines) if name in line)
+        index, row = next(((index, row) for index, row in found if row.get("turn") == turn), (0, None))
+        if row is None:
+            return None
+        tensors = load_tensors((folder / TENSORS).read_bytes())
+        _check_shapes(tensors, len(lines))
+        digest = json.loads((folder / MANIFEST).read_bytes())["samples"][index]
+    except (ValueError, LookupError, TypeError, SafetensorError) as error:
+        raise CorruptBatch(f"batch {folder.name} cannot be read: {error}") from error
+    if _digest(row, _slices(tensors, index)) != digest:
+        raise CorruptBatch(f"sample {index} of batch {folder.name} does not match its digest")
+    return _to_sample(tensors, index, row)
 
 
 def merkle_root(digests: Sequence[str]) -> str:

@@ -1,10 +1,8 @@
-"""A policy's start and the rules it learns by: first checkpoint, reward spec, learning plan.
+"""A policy's start and the plan it learns by: first checkpoint, learning plan.
 
 All but `start_policy` run inside `with tenant(project_id):`.
 """
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -15,15 +13,15 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from registry.errors import Conflict, InvalidInput, NotFound
+from registry.errors import Conflict, InvalidInput
 from registry.models import Checkpoint, CheckpointState, Deployment, Policy
 from registry.services import audit, create_policy, register_checkpoint
 from registry.tenancy import tenant
 from rl_online.gate import Limits
 from rl_online.models import LearningPlan, Promotion, RewardSpec
-from rl_online.rewards.composite import DEFAULT_BODY, InvalidRewardSpec, parse_reward_spec
 from rl_online.rewards.durable import new_folder
 from rl_online.rewards.update_config import UpdateConfig
+from rl_online.services.reward_specs import latest_reward_spec
 from rl_online.weights.manifest import MANIFEST, Manifest, verify_folder, write_manifest
 
 FIRST_VERSION = 1
@@ -101,38 +99,6 @@ def pause_learning(policy: Policy, *, actor: str, reason: str = "") -> None:
 
 def resume_learning(policy: Policy, *, actor: str, reason: str = "") -> None:
     _set_paused(policy, False, actor=actor, reason=reason)
-
-
-def latest_reward_spec(name: str = "default") -> RewardSpec:
-    """The newest version of a recipe; the default one is made on first use."""
-    spec = RewardSpec.objects.filter(name=name).order_by("-version").first()
-    if spec is None:
-        if name != "default":
-            raise NotFound(f"no reward spec {name!r}", field="reward_spec")
-        spec = create_reward_spec(DEFAULT_BODY, actor="strop")
-    return spec
-
-
-def create_reward_spec(body: Mapping[str, Any], *, actor: str, name: str = "default") -> RewardSpec:
-    """A new version of the recipe, or the newest one when it says the same."""
-    try:
-        parse_reward_spec(body)
-    except InvalidRewardSpec as error:
-        raise InvalidInput(error.message, field=error.field) from None
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    newest = RewardSpec.objects.filter(name=name).order_by("-version").first()
-    if newest is not None and newest.digest == digest:
-        return newest
-    version = newest.version + 1 if newest else 1
-    audit("create", "reward spec", f"{name} v{version}", actor=actor, after=dict(body))
-    return RewardSpec.objects.create(name=name, version=version, body=body, digest=digest)
-
-
-def use_reward_spec(policy: Policy, spec: RewardSpec, *, actor: str) -> None:
-    plan = LearningPlan.objects.select_for_update().select_related("reward_spec").get(policy=policy)
-    audit("change", "learning plan", policy.name, actor=actor, before=str(plan.reward_spec), after=str(spec))
-    plan.reward_spec = spec
-    plan.save(update_fields=["reward_spec", "updated_at"])
 
 
 def freeze(spec: RewardSpec) -> None:

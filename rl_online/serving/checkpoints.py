@@ -22,7 +22,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig
 
 from rl_online.serving.detokenize import Vocabulary
-from rl_online.serving.protocol import CheckpointName, InvalidRequest, LoadRefused
+from rl_online.serving.protocol import CheckpointName, InvalidRequest, LoadRefused, TokenText
 from rl_online.weights.errors import CorruptCheckpoint, WrongBase
 from rl_online.weights.manifest import FileRow, Manifest, tensor_rows, tree_digest, verify_folder
 from rl_online.weights.publish import decode_published, parse_delta_manifest
@@ -76,6 +76,20 @@ class Text:
             except Exception as error:  # a template is the model maker's program: it may raise whatever it likes
                 raise InvalidRequest(f"the chat template refused: {error}", field="messages") from error
             return self.tokenizer(text, add_special_tokens=False).input_ids
+
+    def decode(self, ids: Sequence[int], *, size: int) -> list[TokenText]:
+        """`size` is how many tokens the network knows; the tokenizer may know fewer, and says nothing for the rest."""
+        for place, token_id in enumerate(ids):
+            if not 0 <= token_id < size:
+                raise InvalidRequest(f"ids[{place}] is {token_id}; tokens lie in [0, {size})", field="ids")
+        stream = self.vocabulary.stream()
+        with self.lock:
+            return [
+                TokenText(text=self.vocabulary.name_of(token_id), is_special=True)
+                if token_id in self.vocabulary.special_ids
+                else TokenText(text=stream.push(token_id))
+                for token_id in ids
+            ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

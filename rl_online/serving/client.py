@@ -24,6 +24,7 @@ from rl_online.serving.protocol import (
     GenRequest,
     Health,
     HeldCheckpoint,
+    TokenText,
 )
 
 T = TypeVar("T")
@@ -90,6 +91,9 @@ class EngineClient:
     ) -> list[int]:
         body = {"checkpoint": checkpoint, "messages": messages, "prompt": prompt, "tools": tools}
         return await self._call("POST", "/encode", list[int], body)
+
+    async def decode(self, checkpoint: str, ids: Sequence[int]) -> list[TokenText]:
+        return await self._call("POST", "/decode", list[TokenText], {"checkpoint": checkpoint, "ids": list(ids)})
 
     async def abort(self, request_id: str) -> bool:
         return await self._call("POST", "/abort", bool, {"id": request_id})

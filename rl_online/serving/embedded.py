@@ -30,6 +30,7 @@ from rl_online.serving.protocol import (
     HeldCheckpoint,
     InvalidRequest,
     LoadRefused,
+    TokenText,
 )
 from rl_online.serving.scheduler import Failure, Scheduler
 
@@ -106,6 +107,10 @@ class EmbeddedEngine:
     ) -> list[int]:
         text = self._scheduler.find(checkpoint).text
         return await asyncio.to_thread(text.encode, messages=messages, prompt=prompt, tools=tools)
+
+    async def decode(self, checkpoint: str, ids: Sequence[int]) -> list[TokenText]:
+        held = self._scheduler.find(checkpoint)
+        return await asyncio.to_thread(held.text.decode, ids, size=held.config.vocab_size)
 
     async def abort(self, request_id: str) -> bool:
         return self._scheduler.abort(request_id)

@@ -184,6 +184,17 @@ class Health:
     stalled_s: float  # how long work has been waiting without a step; 0 when idle
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenText:
+    """What one token of a sequence says.
+
+    Example: an emoji in two tokens -> [TokenText(text=""), TokenText(text="🙂")]
+    """
+
+    text: str  # the characters that became whole with it; of a special token its name
+    is_special: bool = False  # no part of the text that users saw
+
+
 class EngineError(Exception):
     """Anything an engine may answer instead of tokens.
 
@@ -288,6 +299,10 @@ class Engine(Protocol):
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
         """Token ids of a chat (by the checkpoint's template, generation prompt added) or of raw text, never both."""
+        ...
+
+    async def decode(self, checkpoint: str, ids: Sequence[int]) -> list[TokenText]:
+        """What each id says, one entry an id. Raises InvalidRequest for an id that is no token of the checkpoint."""
         ...
 
     async def abort(self, request_id: str) -> bool:

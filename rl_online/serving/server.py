@@ -1,6 +1,6 @@
 """Any engine behind HTTP on a private unix socket: the other end of serving.client.
 
-A raw ASGI application, because the whole surface is ten routes for one trusted client. A caller that disconnects
+A raw ASGI application, because the whole surface is a dozen routes for one trusted client. A caller that disconnects
 aborts its request.
 """
 
@@ -30,6 +30,12 @@ class EncodeBody:
     messages: list[dict[str, Any]] | None = None
     prompt: str | None = None
     tools: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodeBody:
+    checkpoint: str
+    ids: list[int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +102,9 @@ class EngineServer:
             case "POST /encode":
                 ask = wire.decode(body, EncodeBody)
                 return await engine.encode(ask.checkpoint, messages=ask.messages, prompt=ask.prompt, tools=ask.tools)
+            case "POST /decode":
+                tokens = wire.decode(body, DecodeBody)
+                return await engine.decode(tokens.checkpoint, tokens.ids)
             case "POST /abort":
                 return await engine.abort(wire.decode(body, AbortBody).id)
             case "POST /load_full":

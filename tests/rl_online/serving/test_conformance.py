@@ -248,6 +248,37 @@ def test_the_tokens_of_a_stop_string_stay_in_the_ids(with_engine, tmp_path):
     assert said.final.stop == "bc"
 
 
+def test_decode_says_what_each_token_says_and_all_together_what_was_encoded(with_engine, tmp_path):
+    async def test(engine):
+        return await engine.decode(V1, await engine.encode(V1, prompt=KOREAN))
+
+    tokens = with_engine(test, tiny.write_random(tmp_path))
+    assert "".join(token.text for token in tokens) == KOREAN
+    assert len(tokens) == len(KOREAN.encode()) and tokens[0].text == "" and tokens[2].text == "안"
+
+
+def test_decode_names_special_tokens_and_marks_them(with_engine, tmp_path):
+    tokens = with_engine(lambda engine: engine.decode(V1, [65, END]), tiny.write_random(tmp_path))
+    assert [(token.text, token.is_special) for token in tokens] == [("A", False), ("<|im_end|>", True)]
+
+
+@pytest.mark.parametrize("token_id", [-1, 10**9])
+def test_decode_refuses_what_is_no_token_and_names_its_place(with_engine, tmp_path, token_id):
+    async def test(engine):
+        with pytest.raises(InvalidRequest, match=r"ids\[1\]"):
+            await engine.decode(V1, [65, token_id])
+
+    with_engine(test, tiny.write_random(tmp_path))
+
+
+def test_decode_of_a_checkpoint_that_is_not_held_is_refused(with_engine):
+    async def test(engine):
+        with pytest.raises(UnknownCheckpoint):
+            await engine.decode(V2, [65])
+
+    with_engine(test)
+
+
 def test_encode_uses_the_checkpoints_template_for_messages_and_none_for_a_prompt(with_engine, tmp_path):
     async def test(engine):
         chat = await engine.encode(V1, messages=[{"role": "user", "content": "é"}])
