@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
 from console.patience import TooSlow, patience
@@ -39,6 +39,7 @@ PAGE = 50
 COUNT_LIMIT = 10_000  # rows are counted up to here; beyond it a page says "more than"
 PATIENCE_S = 8.0  # a search may take this long
 PLACE = ("before", "after", "page")  # of the address: where in the list, forgotten when the filter changes
+PASSING = (*PLACE, "peek", "part", "format")  # what only one request means
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +70,14 @@ class ListKind:
     page_size: int = PAGE
     bulk_template: str = ""  # buttons for the rows that are ticked; empty: rows have no box
     example: str = ""  # of a query, shown in the empty bar
+
+    @property
+    def has_facets(self) -> bool:  # a template would call `facets`
+        return self.facets is not None
+
+    @property
+    def has_search(self) -> bool:
+        return self.fields.search is not None
 
     def asked(self, request: HttpRequest) -> "Asked":
         """Never raises: what cannot be read is said in `problem`, and no rows are shown for it."""
@@ -165,13 +174,8 @@ class Asked:
 
     def link(self, **changes: object) -> str:
         """This list with parameters changed, None removes one; the place is forgotten unless it is what changes."""
-        kept = {
-            name: value for name, value in self.params.items() if name not in PLACE and name not in ("part", "peek")
-        }
-        wanted = kept | {name: str(value) for name, value in changes.items() if value is not None}
-        return "?" + urlencode(
-            {name: value for name, value in wanted.items() if name not in changes or changes[name] is not None}
-        )
+        wanted: dict[str, object] = {name: value for name, value in self.params.items() if name not in PASSING}
+        return "?" + urlencode({name: value for name, value in (wanted | changes).items() if value is not None})
 
     @property
     def here(self) -> str:
@@ -218,6 +222,14 @@ class Found:
     is_capped: bool = False  # there are more than `count`
     older: str | None = None
     newer: str | None = None
+
+
+def tidy(query: str) -> str:
+    """A query string with nothing but a list's filter: without the place in it and what only one request means."""
+    kept = QueryDict(query.replace("\x00", ""), mutable=True)
+    for name in PASSING:
+        kept.pop(name, None)
+    return kept.urlencode()
 
 
 def keyset_page(

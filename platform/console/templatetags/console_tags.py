@@ -1,6 +1,7 @@
 """How numbers, times, ids and charts are written on every page. What is not known is said, never written as 0."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console.charts import CHECKPOINT_COLOURS
+from console.listing import PASSING
 from console.reads.objects import turn_address
 from feedback.models import Turn
 from rl_online.models import UpdateRun
@@ -166,6 +168,13 @@ def explain(
 @register.simple_tag(takes_context=True)
 def turn_url(context: Context, turn: Turn) -> str:
     return turn_address(context["project"].slug, turn)
+
+
+@register.inclusion_tag("partials/kept.html")
+def kept_inputs(params: Mapping[str, str], left_out: str) -> dict[str, Any]:
+    """Hidden inputs for what a form's address already says, but for names in `left_out` and the place in a list."""
+    names = {*left_out.split(), *PASSING}
+    return {"pairs": [(name, value) for name, value in params.items() if name not in names]}
 
 
 @register.simple_tag

@@ -1,12 +1,12 @@
 """Keeping a list's filter under a name, and forgetting it."""
 
-from django.http import HttpResponse, QueryDict
+from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from console.access import MemberRequest, carry_out, member_required
 from console.context import places
-from console.listing import PLACE
+from console.listing import tidy
 from registry.errors import NotFound
 from registry.saved_views import delete_view, save_view
 
@@ -15,7 +15,7 @@ from registry.saved_views import delete_view, save_view
 @member_required()
 def save(request: MemberRequest) -> HttpResponse:
     page = request.POST.get("page", "")
-    query, back = _tidy(request.POST.get("query", "")), _address(request, page)
+    query, back = tidy(request.POST.get("query", "")), _address(request, page)
 
     def act() -> str:
         view = save_view(
@@ -46,11 +46,3 @@ def _address(request: MemberRequest, page: str) -> str:
     if page not in {place.url for place in places()}:
         raise NotFound(f"no list {page[:60]!r}")
     return reverse(f"console:{page}", args=[request.member.project.slug])
-
-
-def _tidy(query: str) -> str:
-    """The filter only: a view always opens at its beginning."""
-    kept = QueryDict(query, mutable=True)
-    for name in (*PLACE, "peek", "part", "format"):
-        kept.pop(name, None)
-    return kept.urlencode()

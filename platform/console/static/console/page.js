@@ -17,12 +17,17 @@
     if (question && !confirm(question)) event.preventDefault();
   });
 
-  const toast = (text, level) => {
+  const toast = (text, level, link) => {
     const box = document.createElement("div");
     box.className = `toast show toast-${level}`;
     const body = box.appendChild(document.createElement("div"));
     body.className = "toast-body";
-    body.textContent = text;
+    const said = body.appendChild(document.createElement("span"));
+    said.textContent = `${text} `;
+    if (link) said.append(Object.assign(document.createElement("a"), { href: link.url, textContent: link.title }));
+    const close = Object.assign(document.createElement("button"), { type: "button", className: "btn-close", ariaLabel: "Close" });
+    close.dataset.dismissToast = "";
+    body.append(close);
     document.querySelector("[data-toasts]").append(box);
     fade(box);
   };
@@ -30,11 +35,12 @@
     if (!box.classList.contains("toast-error")) setTimeout(() => box.remove(), 8000);
   };
   document.querySelectorAll(".toast").forEach(fade);
-  document.body.addEventListener("strop:toast", (event) => toast(event.detail.text, event.detail.level));
+  document.body.addEventListener("strop:toast", (event) => toast(event.detail.text, event.detail.level, event.detail.link));
   document.body.addEventListener("htmx:responseError", (event) => {
     const request = event.detail.xhr.getResponseHeader("x-request-id");
     toast(`This did not work (${event.detail.xhr.status}). Request ${request}`, "error");
   });
+  document.body.addEventListener("htmx:sendError", () => toast("The server did not answer.", "error"));
 
   const ago = (seconds) => {
     if (seconds < 0) return seconds > -5 ? "just now" : "in the future";

@@ -1,7 +1,10 @@
 // The time range: the browser's list of zones, its own zone on request, the zone kept for the next page, and a range
 // drawn on a chart.
 (() => {
-  const keep = (zone) => { document.cookie = `strop-zone=${zone}; path=/; max-age=31536000; samesite=lax`; };
+  const zonesKnown = ["UTC", ...Intl.supportedValuesOf("timeZone")];
+  const keep = (zone) => {
+    if (zonesKnown.includes(zone)) document.cookie = `strop-zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+  };
   const form = document.querySelector("[data-time-range-form]");
   window.stropRange = (from, to) => {
     const zone = form?.querySelector("[data-zone]").value || "UTC";
@@ -15,7 +18,7 @@
   if (!form) return;
   const zone = form.querySelector("[data-zone]");
   const zones = document.getElementById("range-zones");
-  for (const name of Intl.supportedValuesOf("timeZone")) zones.append(Object.assign(document.createElement("option"), { value: name }));
+  for (const name of zonesKnown.slice(1)) zones.append(Object.assign(document.createElement("option"), { value: name }));
   form.querySelector("[data-zone-here]").addEventListener("click", () => {
     keep(Intl.DateTimeFormat().resolvedOptions().timeZone);
     const here = new URL(location.href);

@@ -1,0 +1,187 @@
+"""Exports: every row once at any chunk's edge, read back as it was stored, in constant memory, for members only."""
+
+import asyncio
+import csv
+import io
+import json
+import tracemalloc
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import AsyncClient
+
+from console import exports
+from console.exports import Chunk, Export, next_size, stream
+from console.listing import Cursor
+from registry.errors import InvalidInput
+from registry.tenancy import tenant
+from tests.console import factories
+
+AT = datetime(2026, 11, 30, 6, tzinfo=UTC)
+AWKWARD = [
+    "plain",
+    "two\nlines",
+    "cr\r\nlf",
+    'quote " and, comma',
+    "'",
+    "",
+    "=1+1",
+    "\u202e",
+    "x" * 10_000,
+    "日本",
+]
+
+
+def export_of(rows, columns=("id", "text", "n")):
+    """The rows as if they came from a table, newest first."""
+
+    def read(place, size):
+        start = 0 if place is None else place.id
+        more = start + size < len(rows)
+        return Chunk(rows=rows[start : start + size], next=Cursor(at=AT, id=start + size) if more else None)
+
+    return Export(name="rows", columns=columns, read=read)
+
+
+async def collect(response) -> bytes:
+    return b"".join([chunk async for chunk in response.streaming_content])
+
+
+def text_of(export, format):
+    return asyncio.run(collect(stream(export, format))).decode()
+
+
+def read_csv(text):
+    """Rows of texts; None where the field was empty without quotes, which is what an unknown value looks like."""
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_no_row_is_lost_or_doubled_at_the_edge_of_a_chunk(monkeypatch, chunks, extra, format):
+    monkeypatch.setattr(exports, "FIRST_ROWS", 4)
+    monkeypatch.setattr(exports, "MOST_ROWS", 4)
+    rows = [(i, AWKWARD[i % len(AWKWARD)], i / 4) for i in range(4 * chunks + extra)]
+    text = text_of(export_of(rows), format)
+    if format == "csv":
+        header, *found = read_csv(text)
+        assert header == ["id", "text", "n"]
+        assert [(int(a), b, float(c)) for a, b, c in found] == rows
+    else:
+        assert [tuple(json.loads(line).values()) for line in text.split("\n")[:-1]] == rows
+
+
+def test_an_export_of_nothing_is_its_header():
+    assert text_of(export_of([]), "csv") == '"id","text","n"\r\n' and text_of(export_of([]), "jsonl") == ""
+
+
+def test_unknown_differs_from_empty():
+    assert text_of(export_of([(1, None, None), (2, "", 0)]), "csv").split("\r\n")[1:3] == ["1,,", '2,"",0']
+    assert json.loads(text_of(export_of([(1, None, None)]), "jsonl")) == {"id": 1, "text": None, "n": None}
+
+
+def test_numbers_and_times_keep_every_digit():
+    text = text_of(export_of([(1, AT, 0.1 + 0.2), (2, {"a": [1]}, -0.0), (3, True, 1e-9)]), "csv")
+    assert read_csv(text)[1:] == [
+        ["1", "2026-11-30T06:00:00+00:00", "0.30000000000000004"], ["2", '{"a": [1]}', "-0.0"], ["3", "true", "1e-09"],
+    ]  # fmt: skip
+
+
+def test_chunks_shrink_for_long_rows_and_grow_for_short_ones():
+    assert next_size(100, 100) == exports.MOST_ROWS and next_size(100_000_000, 100) == 2 and next_size(10**9, 1) == 1
+    assert next_size(0, 0) >= 1
+
+
+def test_memory_does_not_grow_with_the_number_of_rows():
+    def read(place, size):
+        start = 0 if place is None else place.id
+        rows = [(i, "x" * 2000, i) for i in range(start, min(start + size, 40_000))]
+        return Chunk(rows=rows, next=Cursor(at=AT, id=start + size) if start + size < 40_000 else None)
+
+    async def drain():
+        num_bytes = 0
+        async for chunk in stream(Export(name="x", columns=("a", "b", "c"), read=read), "csv").streaming_content:
+            num_bytes += len(chunk)
+        return num_bytes
+
+    tracemalloc.start()
+    num_bytes = asyncio.run(drain())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert num_bytes > 80_000_000 and peak < 25_000_000
+
+
+def test_an_unknown_format_is_refused():
+    with pytest.raises(InvalidInput, match="choose csv or jsonl"):
+        stream(export_of([]), "xlsx")
+
+
+# --- From the database, through the address ---
+
+
+@pytest.fixture
+def download(transactional_db, project, member):
+    """download(path, role) -> status, the file's name and its text."""
+
+    def get(path, role="viewer"):
+        user = member(project, role)
+
+        async def fetch():
+            client = AsyncClient()
+            await client.aforce_login(user)
+            response = await client.get(path)
+            body = (await collect(response)).decode() if response.streaming else ""
+            return response.status_code, response.get("Content-Disposition", response.get("Location", "")), body
+
+        return asyncio.run(fetch())
+
+    return get
+
+
+def test_the_turns_that_match_are_exported_as_they_were_stored(download, project, monkeypatch):
+    monkeypatch.setattr(exports, "FIRST_ROWS", 3)
+    monkeypatch.setattr(exports, "MOST_ROWS", 3)
+    with tenant(project.id):
+        factories.make_policy()
+        at = factories.timezone.now()
+        for i, text in enumerate(AWKWARD):
+            factories.make_turn(f"s{i}", completion=text, asked=text, at=at - timedelta(minutes=i // 3))
+        factories.make_turn("other", outcome="reject")
+    status, name, body = download("/p/editor/export/turns?q=outcome:accept&format=jsonl&range=1d")
+    assert status == 200 and 'filename="editor-turns.jsonl"' in name
+    rows = {row["session"]: row for row in map(json.loads, body.split("\n")[:-1])}
+    assert {name: row["completion"] for name, row in rows.items()} == {f"s{i}": t for i, t in enumerate(AWKWARD)}
+    assert rows["s3"]["messages"] == [{"role": "user", "content": AWKWARD[3]}]
+    assert rows["s0"]["outcome"] == "accept" and rows["s0"]["checkpoint"] == "editor@1"
+
+
+def test_sessions_and_signals_are_exported_too(download, project):
+    with tenant(project.id):
+        factories.make_policy()
+        turn = factories.make_turn("s", edited_to='say "hi"\nthere')
+    _, _, sessions = download("/p/editor/export/sessions?format=csv")
+    header, row = read_csv(sessions)
+    found = dict(zip(header, row, strict=True))
+    assert found["session"] == "s" and json.loads(found["outcomes"]) == {"accept": 1}
+    _, _, signals = download("/p/editor/export/signals?q=kind:edit&format=csv", "owner")
+    header, row = read_csv(signals)
+    found = dict(zip(header, row, strict=True))
+    assert found["text"] == 'say "hi"\nthere' and found["turn"] == turn.turn_id and found["state"] == "joined"
+
+
+def test_an_export_holds_rows_of_its_own_project_only(download, project, other_project):
+    with tenant(other_project.id):
+        factories.make_turn("theirs")
+    assert download("/p/editor/export/turns?format=jsonl")[2] == ""
+
+
+@pytest.mark.parametrize("path", ["/p/other/export/turns", "/p/editor/export/nope"])
+def test_what_is_not_there_for_this_person_is_not_found(download, other_project, path):
+    assert download(path)[0] == 404
+
+
+@pytest.mark.parametrize("query", ["q=colour:red&format=csv", "format=xlsx"])
+def test_a_wish_that_cannot_be_read_goes_back_to_the_list(download, query):
+    status, location, _ = download(f"/p/editor/export/turns?{query}")
+    assert status == 302 and location.startswith("/p/editor/turns?")
