@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 from django.http import StreamingHttpResponse
 
-from console.listing import Cursor
+from console.keyset import Cursor
 from registry.errors import InvalidInput
 
 FIRST_ROWS = 100  # of the first chunk; later ones are as long as keeps a chunk near CHUNK_CHARACTERS

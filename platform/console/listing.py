@@ -13,7 +13,7 @@
 `find(asked) -> Found` reads one page (`keyset_page` does it for rows with a time and an id); `facets(asked) -> [Facet]`
 (`console.facets`) is asked for apart, after the page stands. The rows' template prints `<tr data-peek="{{ url }}">` for
 each of `rows`, and a cell for each name in `shown`, in the columns' order. Everything a reader chose is in the address:
-q, columns, range, from, to, tz, before, after, refresh; a link may also name a field itself, `?outcome=reject`.
+q, columns, sort, range, from, to, tz, before, after, refresh; a link may also name a field itself, `?outcome=reject`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import urlencode
-from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
+from console.keyset import Cursor, Order
 from console.patience import TooSlow, patience
 from console.query import Fields, Query, written
 from console.timerange import TimeRange
@@ -38,6 +38,7 @@ T = TypeVar("T")
 PAGE = 50
 COUNT_LIMIT = 10_000  # rows are counted up to here; beyond it a page says "more than"
 PATIENCE_S = 8.0  # a search may take this long
+NEWEST = Order(path="at")
 PLACE = ("before", "after", "page")  # of the address: where in the list, forgotten when the filter changes
 PASSING = (*PLACE, "peek", "part", "format")  # what only one request means
 
@@ -49,6 +50,8 @@ class Column:
     is_default: bool = True
     is_number: bool = False  # right aligned
     hint: str = ""  # what it means, in the header's title
+    sort: str = ""  # a column of the row's own that a click on the header orders by; empty: none
+    is_time: bool = False  # what it orders by is a time, else a number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,9 +86,10 @@ class ListKind:
         """Never raises: what cannot be read is said in `problem`, and no rows are shown for it."""
         params = self._with_query({name: value.replace("\x00", "") for name, value in request.GET.items()})
         problem, query, before, after = "", Query(), None, None
+        order = self._order(params.get("sort", ""))
         try:
             query = self.fields.parse(params.get("q", ""))
-            before, after = Cursor.parse(params.get("before", "")), Cursor.parse(params.get("after", ""))
+            before, after = (Cursor.parse(params.get(name, ""), order or NEWEST) for name in ("before", "after"))
         except InvalidInput as error:
             problem = error.message
         return Asked(
@@ -95,6 +99,7 @@ class ListKind:
             problem=problem,
             time_range=TimeRange.of(request, self.default_range),
             columns=self._columns(params.get("columns", "")),
+            order=order,
             before=before,
             after=after,
         )
@@ -103,6 +108,13 @@ class ListKind:
         """A link may name a field itself, `?outcome=reject`; it becomes part of the query."""
         terms = [written(one.name, params.pop(one.name)) for one in self.fields if params.get(one.name)]
         return params | {"q": " ".join([*filter(None, [params.get("q")]), *terms])} if terms else params
+
+    def _order(self, sort: str) -> Order | None:
+        """`latency_ms` upward, `-latency_ms` downward; what no column sorts by is the usual order."""
+        for column in self.columns:
+            if column.sort and column.name == sort.removeprefix("-"):
+                return Order(path=column.sort, is_descending=sort.startswith("-"), is_time=column.is_time)
+        return None
 
     def _columns(self, names: str) -> tuple[Column, ...]:
         wanted = set(names.split(","))
@@ -121,31 +133,6 @@ class ExportOf:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cursor:
-    """A row's place in a list that is ordered by time and id."""
-
-    at: datetime
-    id: int | UUID
-
-    @classmethod
-    def parse(cls, text: str) -> "Cursor | None":
-        """None for empty. Raises InvalidInput."""
-        if not text:
-            return None
-        try:
-            at, _, number = text.rpartition("~")
-            found = cls(at=datetime.fromisoformat(at), id=UUID(number) if "-" in number else int(number))
-            if found.at.tzinfo is None or (isinstance(found.id, int) and not 0 <= found.id < 2**63):
-                raise ValueError
-        except ValueError:
-            raise InvalidInput(f"{text[:60]!r} is no place in this list; open it anew", field="before") from None
-        return found
-
-    def __str__(self) -> str:
-        return f"{self.at.isoformat()}~{self.id}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
     """One request's wish."""
 
@@ -155,6 +142,7 @@ class Asked:
     problem: str  # why the query or place could not be read; empty: it could
     time_range: TimeRange
     columns: tuple[Column, ...]
+    order: Order | None = None  # None: newest first
     before: Cursor | None = None
     after: Cursor | None = None
 
@@ -181,6 +169,19 @@ class Asked:
     def here(self) -> str:
         """The filter without the place: what a saved view keeps, without the question mark."""
         return self.link()[1:]
+
+    @property
+    def headers(self) -> list["Header"]:
+        return [self._header(column) for column in self.columns]
+
+    def _header(self, column: Column) -> "Header":
+        if not column.sort:
+            return Header(column=column)
+        now = self.params.get("sort", "")
+        downward, upward = f"-{column.name}", column.name
+        state = {downward: "descending", upward: "ascending"}.get(now, "none")
+        following = {downward: upward, upward: None}.get(now, downward)
+        return Header(column=column, sorted=state, link=self.link(sort=following))
 
     @property
     def facets_link(self) -> str:
@@ -214,6 +215,15 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    """Of one column; `link` orders by it, then the other way round, then as usual."""
+
+    column: Column
+    sorted: str = ""  # descending, ascending, none; empty: it cannot be
+    link: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
     """One page of rows. `older` and `newer` are addresses, None where the list ends."""
 
@@ -235,44 +245,27 @@ def tidy(query: str) -> str:
 def keyset_page(
     rows: QuerySet[Any], asked: Asked, *, at: str = "at", wrap: Callable[[list[Any]], Sequence[Any]] = list
 ) -> Found:
-    """The page of `rows` at the asked place, newest first; `wrap` adds to its rows what the template prints.
+    """The page of `rows` at the asked place, by the asked order, else newest first by `at`.
 
-    Two queries, and those of `wrap`, however many rows there are.
+    `wrap` adds to the rows what the template prints. Two queries, and those of `wrap`, however many rows there are.
     """
-    size = asked.kind.page_size
-    is_upward = asked.after is not None and asked.before is None
-    place = asked.after if is_upward else asked.before
-    order = (at, "id") if is_upward else (f"-{at}", "-id")
-    found = list((rows.filter(_beyond(place, at, is_upward)) if place else rows).order_by(*order)[: size + 1])
+    order = asked.order or Order(path=at)
+    rows = order.rows(rows)
+    size, is_backward = asked.kind.page_size, asked.after is not None and asked.before is None
+    place = asked.after if is_backward else asked.before
+    beyond = rows.filter(order.beyond(place, is_backward=is_backward)) if place else rows
+    found = list(beyond.order_by(*order.columns(is_backward=is_backward))[: size + 1])
     has_more = len(found) > size
-    found = found[:size][::-1] if is_upward else found[:size]
+    found = found[:size][::-1] if is_backward else found[:size]
     count = rows.order_by()[: COUNT_LIMIT + 1].count()
-    has_older, has_newer = (bool(found), has_more) if is_upward else (has_more, place is not None)
+    has_older, has_newer = (bool(found), has_more) if is_backward else (has_more, place is not None)
     return Found(
         rows=wrap(found),
         count=min(count, COUNT_LIMIT),
         is_capped=count > COUNT_LIMIT,
-        older=asked.link(before=_place(found[-1], at)) if found and has_older else None,
-        newer=(asked.link(after=_place(found[0], at)) if found else asked.link()) if has_newer else None,
+        older=asked.link(before=order.place_of(found[-1])) if found and has_older else None,
+        newer=(asked.link(after=order.place_of(found[0])) if found else asked.link()) if has_newer else None,
     )
-
-
-def keyset_chunk(
-    rows: QuerySet[Any], place: Cursor | None, size: int, *, at: str = "at"
-) -> tuple[list[Any], Cursor | None]:
-    """The next `size` rows after a place, newest first, and the place after them; None when they are the last."""
-    found = list((rows.filter(_beyond(place, at, False)) if place else rows).order_by(f"-{at}", "-id")[: size + 1])
-    return found[:size], _place(found[size - 1], at) if len(found) > size else None
-
-
-def _beyond(place: Cursor, at: str, is_upward: bool) -> Q:
-    # The first condition alone lets PostgreSQL start in the index at the right time.
-    side = "gt" if is_upward else "lt"
-    return Q(**{f"{at}__{side}e": place.at}) & (Q(**{f"{at}__{side}": place.at}) | Q(**{f"id__{side}": place.id}))
-
-
-def _place(row: Any, at: str) -> Cursor:
-    return Cursor(at=getattr(row, at), id=row.pk)
 
 
 def show_list(

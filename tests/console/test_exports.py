@@ -12,7 +12,7 @@ from django.test import AsyncClient
 
 from console import exports
 from console.exports import Chunk, Export, next_size, stream
-from console.listing import Cursor
+from console.keyset import Cursor
 from registry.errors import InvalidInput
 from registry.tenancy import tenant
 from tests.console import factories

@@ -192,6 +192,42 @@ def test_pages_show_every_row_once_also_where_times_are_the_same(as_owner, proje
     assert [row for page in reversed(newer) for row in page] == rows[:100]
 
 
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [("-latency_ms", [900, 182, 182]), ("latency_ms", [182, 182, 900]), ("-nope", None), ("", None)],
+)
+def test_rows_are_ordered_by_a_column_and_those_without_it_are_left_out(as_owner, talk, project, sort, expected):
+    with tenant(project.id):
+        factories.make_turn("s-more")
+    rows = [row.turn.latency_ms for row in ask(as_owner, "turns", sort=sort).context["rows"]]
+    assert rows == expected if expected else len(rows) == 4
+
+
+@pytest.mark.parametrize("sort", ["-output_tokens", "output_tokens", "at"])
+def test_pages_of_another_order_show_every_row_once_too(as_owner, project, sort):
+    with tenant(project.id):
+        for i in range(60):
+            factories.make_turn(f"s{i:03d}", outcome=None, signals=(), output_tokens=i // 7)
+    older, last = walk(as_owner, "turns", "older", f"?range=1d&sort={sort}")
+    rows = [row for page in older for row in page]
+    assert [len(page) for page in older] == [50, 10] and len(set(rows)) == 60
+    newer, _ = walk(as_owner, "turns", "newer", last["found"].newer)
+    assert newer == [rows[:50]]
+
+
+def test_a_header_orders_then_turns_round_then_lets_go(as_owner, talk):
+    def header(sort):
+        return next(
+            h for h in ask(as_owner, "turns", sort=sort).context["asked"].headers if h.column.name == "latency_ms"
+        )
+
+    assert (header("").sorted, header("-latency_ms").sorted, header("latency_ms").sorted) == (
+        "none", "descending", "ascending",
+    )  # fmt: skip
+    assert "sort=-latency_ms" in header("").link and "sort=latency_ms" in header("-latency_ms").link
+    assert "sort" not in header("latency_ms").link
+
+
 @pytest.mark.parametrize("place", ["x", "2026-11-30T06:00:00~5", "2026-11-30T06:00:00+00:00~x", "~", "a~-1"])
 def test_a_place_that_is_none_is_said(as_owner, talk, place):
     assert "is no place in this list" in ask(as_owner, "turns", before=place).content.decode()

@@ -40,6 +40,7 @@ def turn_fields(prefix: str = "", scope: str = "") -> tuple[Field, ...]:
         number("output_tokens", "with reasoning"),
         text("finish", "why the answer ended", column="finish_reason"),
         text("error", "what went wrong, or has:error"),
+        fact("shown", "a user saw it", "is_shown"),
         fact("excluded", "a reviewer took it out of training", "is_excluded"),
         fact("logprobs", "fit for a ratio loss", "has_logprobs"),
         number("reward", "set by a reviewer", column="reward_override"),

@@ -31,12 +31,12 @@ COLUMNS = (
     Column(name="session", title="Session"),
     Column(name="user", title="User"),
     Column(name="surface", title="Surface"),
-    Column(name="turns", title="Turns", is_number=True),
+    Column(name="turns", title="Turns", is_number=True, sort="num_turns"),
     Column(name="outcomes", title="Outcomes", hint="of its turns"),
     Column(name="checkpoint", title="Answered by"),
     Column(name="flags", title="Open flags", is_number=True),
-    Column(name="first", title="First activity", is_default=False),
-    Column(name="last", title="Last activity"),
+    Column(name="first", title="First activity", sort="first_at", is_time=True, is_default=False),
+    Column(name="last", title="Last activity", sort="last_at", is_time=True),
 )
 EXPORTED = ("session", "user", "surface", "first_at", "last_at", "num_turns", "outcomes", "answered_by", "open_flags")
 FACETS = (
@@ -128,6 +128,6 @@ SESSIONS = ListKind(
     export=ExportOf(columns=EXPORTED, rows=exported, values=export_rows, at="last_at"),
     rows_template="sessions/_rows.html",
     empty_template="sessions/_empty.html",
-    bulk_template="sessions/_bulk.html",
+    bulk_template="partials/flag_ticked.html",
     example='user:u-17 outcome:reject checkpoint:editor@3 turns:>2 "off by one"',
 )

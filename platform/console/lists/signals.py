@@ -66,9 +66,9 @@ FIELDS = Fields(
     search=lambda text: Q(signal_id=text) | Q(turn_ref=text) | Q(text__icontains=text),
 )
 COLUMNS = (
-    Column(name="at", title="When"),
+    Column(name="at", title="When", sort="at", is_time=True),
     Column(name="kind", title="Kind"),
-    Column(name="value", title="Value", is_number=True),
+    Column(name="value", title="Value", is_number=True, sort="value"),
     Column(name="text", title="Text"),
     Column(name="state", title="Turn", hint="whether the turn it names is here"),
     Column(name="after", title="After the turn", is_number=True, hint="time from the turn to the signal"),
@@ -76,7 +76,7 @@ COLUMNS = (
     Column(name="checkpoint", title="Answered by"),
     Column(name="user", title="User"),
     Column(name="session", title="Session", is_default=False),
-    Column(name="received", title="Received", is_default=False),
+    Column(name="received", title="Received", sort="received_at", is_time=True, is_default=False),
     Column(name="signal", title="Id", is_default=False),
 )
 EXPORTED = (

@@ -22,7 +22,7 @@ FIELDS = Fields(
     search=lambda text: Q(turn_id=text) | found_in_text(text),
 )
 COLUMNS = (
-    Column(name="at", title="When"),
+    Column(name="at", title="When", sort="at", is_time=True),
     Column(name="asked", title="Asked"),
     Column(name="completion", title="Model wrote"),
     Column(name="outcome", title="Outcome"),
@@ -33,10 +33,10 @@ COLUMNS = (
     Column(name="language", title="Language", is_default=False),
     Column(name="source", title="Source", is_default=False),
     Column(name="problem", title="Problem", is_default=False),
-    Column(name="input_tokens", title="Tokens in", is_number=True, is_default=False),
-    Column(name="output_tokens", title="Tokens out", is_number=True),
-    Column(name="ttft_ms", title="First token, ms", is_number=True, is_default=False),
-    Column(name="latency_ms", title="Latency, ms", is_number=True),
+    Column(name="input_tokens", sort="input_tokens", title="Tokens in", is_number=True, is_default=False),
+    Column(name="output_tokens", sort="output_tokens", title="Tokens out", is_number=True),
+    Column(name="ttft_ms", sort="ttft_ms", title="First token, ms", is_number=True, is_default=False),
+    Column(name="latency_ms", sort="latency_ms", title="Latency, ms", is_number=True),
     Column(name="flags", title="Open flags", is_number=True),
     Column(name="label", title="Why the label", is_default=False),
     Column(name="session", title="Session", is_default=False),
@@ -165,6 +165,6 @@ TURNS = ListKind(
     export=ExportOf(columns=EXPORTED, rows=exported, values=export_rows),
     rows_template="turns/_rows.html",
     empty_template="turns/_empty.html",
-    bulk_template="turns/_bulk.html",
+    bulk_template="partials/flag_ticked.html",
     example='outcome:reject -source:import latency_ms:>900 has:signal "off by one"',
 )

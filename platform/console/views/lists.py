@@ -10,16 +10,20 @@ from django.views.decorators.http import require_safe
 from console import exports, snippets
 from console.access import MemberRequest, member_of, member_required
 from console.exports import Chunk, Export
-from console.listing import Asked, Cursor, ExportOf, Found, keyset_chunk, show_list
+from console.keyset import Cursor, keyset_chunk
+from console.listing import Asked, ExportOf, Found, show_list
+from console.lists.alarms import ALARMS
+from console.lists.gates import GATES
 from console.lists.sessions import SESSIONS
 from console.lists.signals import SIGNALS
 from console.lists.turns import TURNS
+from console.lists.updates import UPDATES
 from console.reads import policies
 from registry.models import Member
 from registry.selectors import memberships
 from registry.tenancy import tenant
 
-EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS)}
+EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS, UPDATES, GATES, ALARMS)}
 
 
 @require_safe
