@@ -3,6 +3,7 @@
 Inside a tenant. Nothing here changes a row.
 """
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -114,7 +115,8 @@ def checkpoint_line(policy: Policy) -> list[LineEntry]:
     checkpoints = (
         Checkpoint.objects.select_related("policy", "parent__policy").filter(policy=policy).order_by("-version")
     )
-    runs = {run.checkpoint_id: run for run in UpdateRun.objects.filter(policy=policy, checkpoint__isnull=False)}
+    made = UpdateRun.objects.select_related("batch").filter(policy=policy, checkpoint__isnull=False)
+    runs = {run.checkpoint_id: run for run in made}
     reports: dict[UUID, GateReport] = {}
     for report in GateReport.objects.filter(checkpoint__policy=policy).order_by("created_at"):
         reports[report.checkpoint_id] = report
@@ -194,3 +196,24 @@ def _learnt(condition: str, values: Sequence[Any]) -> list[Learnt]:
 def loop_seconds(run: UpdateRun, *, now: datetime) -> float:
     """How long the loop has taken, or took, from the sealed batch to the decision."""
     return ((run.finished_at or now) - run.created_at).total_seconds()
+
+
+STAGES = ("wait", "seal", "train", "publish", "prove", "swap")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One stage of several rounds."""
+
+    name: str
+    median_s: float | None  # None: no round says how long it took
+    num_rounds: int  # that say it
+
+
+def stage_medians(rounds: Sequence[UpdateRun]) -> list[Stage]:
+    """Where the time of these rounds went, stage by stage; a stage that none of them timed is unknown, not 0."""
+    found = []
+    for name in STAGES:
+        times = sorted(run.timings[name] for run in rounds if name in run.timings)
+        found.append(Stage(name=name, median_s=statistics.median(times) if times else None, num_rounds=len(times)))
+    return found

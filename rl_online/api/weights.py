@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -21,10 +21,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from registry.auth import authenticate
 from registry.errors import Forbidden, InvalidInput, NotFound, StropError
+from registry.internal_token import Purpose
 from registry.models import Scope
 from registry.tenancy import tenant
 from rl_online.api.threads import in_thread
-from rl_online.services import holdings
+from rl_online.services import engines, holdings
 from rl_online.services.plans import deltas_folder
 from rl_online.weights.errors import CorruptCheckpoint
 from rl_online.weights.manifest import MANIFEST, read_manifest
@@ -48,11 +49,36 @@ class FailedRow(msgspec.Struct, forbid_unknown_fields=True):
     error: str
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Small = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
+
+class About(msgspec.Struct, forbid_unknown_fields=True):
+    """What an engine says of itself; counters run since it started. What an adapter does not know it leaves out."""
+
+    code_version: Annotated[str, msgspec.Meta(max_length=60)] = ""
+    adapter: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    device: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    host: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    pid: Small | None = None
+    threads: Small | None = None
+    max_batch: Small | None = None
+    max_waiting: Small | None = None
+    running: Small | None = None
+    waiting: Small | None = None
+    uptime_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    tokens_generated: Count | None = None
+    requests_refused: Count | None = None
+    loads: Small | None = None
+    load_failures: Small | None = None
+
+
 class HeldReport(msgspec.Struct, forbid_unknown_fields=True):
     engine: str
     policy: UUID
     held: list[HeldRow]
     failed: list[FailedRow] = []
+    about: About | None = None
 
 
 def answered(view: View) -> View:
@@ -121,14 +147,15 @@ async def held(request: HttpRequest) -> HttpResponse:
         raise InvalidInput(reason, field=field.strip("`").removeprefix("$.") or None) from None
 
     def record() -> None:
-        if not authenticate(request, Scope.INFER).is_internal:
+        if authenticate(request, Scope.INFER).purpose is not Purpose.WEIGHTS:
             raise Forbidden("only Strop's own engines report what they hold")
         with tenant(_authorised(request, report.policy)):
-            holdings.record_held(
+            engines.record_report(
                 report.engine[:100],
                 report.policy,
-                [msgspec.structs.asdict(row) for row in report.held],
-                [msgspec.structs.asdict(row) for row in report.failed],
+                held=[msgspec.structs.asdict(row) for row in report.held],
+                failed=[msgspec.structs.asdict(row) for row in report.failed],
+                about=msgspec.structs.asdict(report.about) if report.about else None,
             )
 
     await in_thread(record)

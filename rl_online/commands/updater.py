@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import django
 
 if TYPE_CHECKING:
+    from rl_online.services.dry_runs import Trial, Tried
     from rl_online.services.runs import Order, StepRow
     from rl_online.services.updater import Trained
 
@@ -36,6 +37,7 @@ def main() -> None:
     from django.conf import settings
     from django.db import connections
 
+    import rl_online.training.dry_run
     import rl_online.training.update  # noqa: F401 - loaded now, not in the first update's time
 
     # Equal thread counts are part of bit-equal weights.
@@ -55,13 +57,18 @@ def work(stopping: threading.Event) -> None:
 
     from jobs import handlers
     from jobs.services import claim_next, run, worker_name
-    from rl_online.services import updater
+    from rl_online.services import dry_runs, updater
     from rl_online.services.sealing import UPDATE_JOB
 
     beat = every(BEAT_EVERY_S, beat_from(datetime.now(UTC)))
     handlers.register(
         UPDATE_JOB,
         lambda job: updater.update(job, train, stopping=stopping, beat=beat),
+        queue=UPDATER_QUEUE,
+    )
+    handlers.register(
+        dry_runs.DRY_RUN_JOB,
+        lambda job: dry_runs.dry_run_job(job, try_samples, beat=beat),
         queue=UPDATER_QUEUE,
     )
     log.info("updater ready")
@@ -99,7 +106,6 @@ def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Cal
             )
         )
 
-    started = time.monotonic()
     request = UpdateRequest(
         parent_folder=order.parent_folder,
         batch_folder=order.batch_folder,
@@ -126,7 +132,43 @@ def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Cal
         tree_digest=result.tree_digest,
         num_bytes=result.num_bytes,
         optimizer_step=result.optimizer_step,
-        timings={"train": round(time.monotonic() - started, 3)},
+        timings={"train": round(result.train_s, 3), "publish": round(result.publish_s, 3)},
+    )
+
+
+def try_samples(trial: "Trial", should_stop: Callable[[], bool]) -> "Tried":
+    """`run_dry` as the loop's services see it."""
+    from django.conf import settings
+
+    from rl_online.rewards.batch import read_batch
+    from rl_online.rewards.update_config import UpdateConfig
+    from rl_online.services.dry_runs import Tried
+    from rl_online.services.updater import Cancelled, Hopeless
+    from rl_online.training.dry_run import DryRunRequest, run_dry
+    from rl_online.training.update import UpdateCancelled, UpdateFailed
+
+    request = DryRunRequest(
+        parent_folder=trial.parent_folder,
+        base_folder=trial.base_folder,
+        batch=read_batch(trial.batch_folder),
+        lineage=trial.lineage,
+        seed=trial.seed,
+        device=settings.DEVICE,
+        config=UpdateConfig.from_json(dict(trial.config)),
+    )
+    try:
+        seen = run_dry(request, is_cancelled=should_stop)
+    except UpdateCancelled as error:
+        raise Cancelled from error
+    except UpdateFailed as error:
+        raise Hopeless(str(error)) from error
+    return Tried(
+        steps=seen.steps,
+        load_s=round(seen.load_s, 3),
+        seconds=round(seen.seconds, 3),
+        tokens_per_s=seen.tokens_per_s,
+        peak_bytes=seen.peak_bytes,
+        device=seen.device,
     )
 
 

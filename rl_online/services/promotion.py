@@ -17,11 +17,11 @@ PROMOTABLE = (CheckpointState.CANDIDATE, CheckpointState.CANARY)
 
 def promote(checkpoint: Checkpoint, *, actor: str, reason: str = "") -> Deployment:
     """Let `checkpoint` serve. Where the gate did not say promote, or its parent serves no more, a reason is needed."""
-    deployment = _locked(checkpoint.policy)
+    deployment = locked_deployment(checkpoint.policy)
     checkpoint.refresh_from_db()
     if checkpoint.state not in PROMOTABLE:
         raise Conflict(f"{checkpoint} is {checkpoint.state}; only a candidate or a canary can be promoted")
-    _refuse_without_files(checkpoint)
+    refuse_without_files(checkpoint)
     objection = objection_to(checkpoint, deployment)
     if objection and not reason.strip():
         raise InvalidInput(f"{objection}; promoting it all the same needs a reason", field="reason")
@@ -48,14 +48,14 @@ def roll_back(
 
     `expected` is what the caller saw serving: Conflict when the line has moved since, so asking twice moves it once.
     """
-    deployment = _locked(policy)
+    deployment = locked_deployment(policy)
     if expected is not None and deployment.checkpoint_id != expected.id:
         raise Conflict(f"{expected} is no longer serving; {deployment.checkpoint} is")
     if not reason.strip():
         raise InvalidInput("a rollback needs a reason", field="reason")
     before = deployment.checkpoint
     target = _rollback_target(deployment, version)
-    _refuse_without_files(target)
+    refuse_without_files(target)
     Checkpoint.objects.filter(pk=before.pk).update(state=CheckpointState.RETIRED)
     _move(deployment, target, previous=before)
     audit(
@@ -72,10 +72,15 @@ def roll_back(
 
 def reject(checkpoint: Checkpoint, *, actor: str, reason: str) -> None:
     """Only a person rejects: the checkpoint can no longer be promoted."""
-    _locked(checkpoint.policy)
+    deployment = locked_deployment(checkpoint.policy)
     changed = Checkpoint.objects.filter(pk=checkpoint.pk, state__in=PROMOTABLE).update(state=CheckpointState.REJECTED)
     if not changed:
         raise Conflict(f"{checkpoint} is {checkpoint.state}; only a candidate or a canary can be rejected")
+    if deployment.canary_id == checkpoint.id:
+        deployment.canary, deployment.canary_share = None, 0.0
+        deployment.fence += 1
+        deployment.changed_at = timezone.now()
+        deployment.save()
     UpdateRun.objects.filter(checkpoint=checkpoint, state=UpdateState.WAITING).update(
         state=UpdateState.HELD, finished_at=timezone.now()
     )
@@ -94,7 +99,8 @@ def objection_to(checkpoint: Checkpoint, deployment: Deployment) -> str | None:
     return None
 
 
-def _locked(policy: Policy) -> Deployment:
+def locked_deployment(policy: Policy) -> Deployment:
+    """The default alias under its row lock: moves are made one after the other. Raises NotFound."""
     # No joins: when another move has been waited for, PostgreSQL finds no row that still joins the old checkpoint.
     deployment = Deployment.objects.select_for_update().filter(policy=policy, alias="default").first()
     if deployment is None:
@@ -102,7 +108,7 @@ def _locked(policy: Policy) -> Deployment:
     return deployment
 
 
-def _refuse_without_files(checkpoint: Checkpoint) -> None:
+def refuse_without_files(checkpoint: Checkpoint) -> None:
     """Retention decides under the same lock, so what is not deleted now will not be once it serves."""
     if checkpoint.files_deleted_at is not None:
         raise Conflict(
@@ -127,7 +133,11 @@ def _rollback_target(deployment: Deployment, version: int | None) -> Checkpoint:
 
 
 def _move(deployment: Deployment, checkpoint: Checkpoint, *, previous: Checkpoint) -> None:
-    """`previous` is what served until now: it answers on until an engine holds the new one."""
+    """`previous` is what served until now: it answers on until an engine holds the new one. A canary ends here."""
+    if deployment.canary_id not in (None, checkpoint.pk):
+        Checkpoint.objects.filter(pk=deployment.canary_id, state=CheckpointState.CANARY).update(
+            state=CheckpointState.CANDIDATE
+        )
     Checkpoint.objects.filter(pk=checkpoint.pk).update(state=CheckpointState.SERVING)
     checkpoint.state = CheckpointState.SERVING
     deployment.checkpoint = checkpoint

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -19,13 +20,14 @@ from evals.services.completers import GatewayCompleter
 from evals.services.runs import run_benchmark
 from jobs import crash
 from jobs.services import ClaimedJob, NotYet, enqueue
-from registry.models import Checkpoint, CheckpointState, Deployment
-from registry.services import LOOP, audit
+from registry.models import Checkpoint, Deployment
+from registry.services import LOOP
 from registry.tenancy import tenant
 from rl_online.gate import Arm, Decision, Evidence, Half, Kind, Limits, decide
 from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
 from rl_online.services import notices
 from rl_online.services.answers import SCORER, has_answered
+from rl_online.services.canaries import start_canary
 from rl_online.services.holdings import first_checkpoint, is_held, load_error
 from rl_online.services.judging import JUDGE_JOB
 from rl_online.services.plans import gate_limits, gate_sampling
@@ -35,7 +37,8 @@ from rl_online.services.runs import PROVE_JOB, superseded
 log = logging.getLogger(__name__)
 
 SLICE_S = 45.0  # of a worker's time; Celery ends a task at 90 s
-LOOK_AGAIN_S = 0.5
+LOOK_AGAIN_S = 2.0  # an engine that says it holds more wakes the job before (services.engines)
+FETCH = "fetch"  # the stage between registering a candidate and the first question to it
 PATIENCE = timedelta(minutes=15)  # for an engine to hold the candidate
 RETRY_FOR = timedelta(minutes=3)  # answers that could not be had are asked again for so long
 
@@ -66,7 +69,12 @@ def prove_job(job: ClaimedJob) -> None:
         return
     if missing:
         raise NotYet(LOOK_AGAIN_S, f"waits until the engine holds {', '.join(map(str, missing))}")
-    decision = refused(proof, refusal) if refusal else decide(measure(job, proof), proof.limits)
+    if refusal:
+        decision = refused(proof, refusal)
+    else:
+        with tenant(job.project_id):
+            _note_fetched(proof.run)
+        decision = decide(measure(job, proof), proof.limits)
     crash.point("task.rl_online.prove.mid")
     with job.effect(), tenant(job.project_id):
         carry_out(proof.run.id, decision)
@@ -150,7 +158,7 @@ def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
         run=run,
         decision=kind,
         reasons=reasons,
-        evidence=decision.to_json()["evidence"],
+        evidence=decision.to_json()["evidence"] | _sources(run, decision),
     )
     if kind is Kind.EXTEND:
         key = f"{run.id}:{decision.rounds + 1}"
@@ -162,6 +170,28 @@ def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
         payload = {"report": report.id, "policy": str(run.policy_id)}
         enqueue(JUDGE_JOB, project_id=run.project_id, payload=payload, key=str(report.id))
     return report
+
+
+def _sources(run: UpdateRun, decision: Decision) -> dict[str, Any]:
+    """Where every number of the report comes from: problems, sampling, and the run of each checkpoint."""
+    plan = LearningPlan.objects.get(policy=run.policy)
+    if plan.gate_benchmark is None:
+        return {"benchmark": None}
+    name, _, version = plan.gate_benchmark.rpartition("@")
+    names = {decision.candidate, *(finding.checkpoint for finding in decision.findings)}
+    found = EvalRun.objects.filter(
+        benchmark__name=name,
+        benchmark__version=version,
+        checkpoint__in=names,
+        scorer=SCORER,
+        sampling=gate_sampling(plan),
+    ).order_by("started_at")
+    return {
+        "benchmark": plan.gate_benchmark,
+        "scorer": SCORER,
+        "sampling": gate_sampling(plan),
+        "runs": {one.checkpoint: str(one.id) for one in found},
+    }
 
 
 def refused(proof: Proof, reason: str) -> Decision:
@@ -187,6 +217,15 @@ def _refusal(proof: Proof) -> str | None:
         error = load_error(proof.candidate)
         return f"no engine held it within {PATIENCE.seconds // 60} minutes" + (f": {error}" if error else "")
     return None
+
+
+def _note_fetched(run: UpdateRun) -> None:
+    """How long the engine took to hold the candidate, when its proof begins: part of publishing it, not of proving."""
+    assert run.checkpoint is not None
+    if FETCH not in run.timings:
+        seconds = round((timezone.now() - run.checkpoint.created_at).total_seconds(), 3)
+        run.timings = {**run.timings, FETCH: seconds}
+        run.save(update_fields=["timings"])
 
 
 def _not_held(proof: Proof) -> list[Checkpoint]:
@@ -220,28 +259,22 @@ def _answers_of(job: ClaimedJob, proof: Proof, checkpoint: Checkpoint, deadline:
 def _end_proof(run: UpdateRun, kind: Kind) -> None:
     assert run.checkpoint is not None
     now = timezone.now()
+    timings = dict(run.timings)
+    fetch_s = timings.pop(FETCH, 0.0)
     run.timings = {
-        **run.timings,
-        "prove": round((now - run.checkpoint.created_at).total_seconds(), 3),
+        **timings,
+        "publish": round(timings.get("publish", 0.0) + fetch_s, 3),
+        "prove": round((now - run.checkpoint.created_at).total_seconds() - fetch_s, 3),
         "total": round((now - run.created_at).total_seconds(), 3),
     }
     plan = LearningPlan.objects.get(policy=run.policy)
     passed = kind is Kind.PROMOTE
-    is_waiting = kind is Kind.CANARY or (passed and plan.promotion != Promotion.AUTOMATIC)
+    is_automatic = plan.promotion == Promotion.AUTOMATIC and not run.is_replay
+    is_waiting = kind is Kind.CANARY or (passed and not is_automatic)
     run.state = UpdateState.WAITING if is_waiting else UpdateState.HELD
     run.finished_at = None if is_waiting else now
     run.save(update_fields=["timings", "state", "finished_at"])
-    if kind is Kind.CANARY:
-        _start_canary(run.checkpoint, share=gate_limits(plan).canary_share)
+    if kind is Kind.CANARY and not run.is_replay:
+        start_canary(run.checkpoint, share=gate_limits(plan).canary_share, actor=LOOP)
     elif passed and not is_waiting:
         promote(run.checkpoint, actor=LOOP)
-
-
-def _start_canary(checkpoint: Checkpoint, *, share: float) -> None:
-    deployment = Deployment.objects.get(policy=checkpoint.policy, alias="default")
-    Checkpoint.objects.filter(pk=checkpoint.pk).update(state=CheckpointState.CANARY)
-    deployment.canary, deployment.canary_share = checkpoint, share
-    deployment.fence += 1
-    deployment.changed_at = timezone.now()
-    deployment.save()
-    audit("start canary", "checkpoint", checkpoint, actor=LOOP, after={"share": share, "fence": deployment.fence})

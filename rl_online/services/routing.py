@@ -34,7 +34,8 @@ class Route:
 
 
 def resolve(project_id: UUID, model: str, *, sticky: str) -> Route:
-    """`<policy>` follows its deployment, a `sticky` key to one side of a canary; `<policy>@<version>` is it.
+    """`<policy>` follows its deployment, a `sticky` key to one side of a canary that an engine holds;
+    `<policy>@<version>` is it.
 
     Raises ModelNotFound, also for another project's policy.
     """
@@ -67,9 +68,12 @@ def model_names(project_id: UUID) -> list[tuple[str, int]]:
     return policies + checkpoints
 
 
-def is_in_share(sticky: str, fence: int, share: float) -> bool:
-    """Whether this key belongs to the canary's share of the traffic; another fence draws anew."""
-    drawn = int.from_bytes(hashlib.sha256(f"{fence}:{sticky}".encode()).digest()[:8]) / 2**64
+def is_in_share(sticky: str, canary: UUID, share: float) -> bool:
+    """Whether this key belongs to the canary's share; a larger share keeps it, another canary draws anew.
+
+    The key is hashed, so that no user's name or number decides.
+    """
+    drawn = int.from_bytes(hashlib.sha256(f"{canary}:{sticky}".encode()).digest()[:8]) / 2**64
     return drawn < share
 
 
@@ -84,8 +88,9 @@ def _deployed(name: str, sticky: str) -> Checkpoint | None:
     deployment = found.filter(policy__name=name, alias="default").first()
     if deployment is None:
         return None
-    if deployment.canary is not None and is_in_share(sticky, deployment.fence, deployment.canary_share):
-        return deployment.canary
+    canary = deployment.canary
+    if canary is not None and is_in_share(sticky, canary.id, deployment.canary_share) and is_held(canary):
+        return canary
     if deployment.previous is not None and is_held(deployment.previous) and not is_held(deployment.checkpoint):
         return deployment.previous  # the alias has moved, the weights are still on their way
     return deployment.checkpoint

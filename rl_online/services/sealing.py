@@ -183,6 +183,7 @@ def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> Updat
                         session_ref=one.turn.session.session_id,
                         user_hash=sample.row["user_hash"],
                         label_id=one.turn.label_id,
+                        reward_revision=one.turn.reward_revision,
                         slice=sample.row["slice"][:200],
                         reward=sample.reward,
                         baseline=sample.baseline,

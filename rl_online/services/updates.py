@@ -13,13 +13,14 @@ from django.utils import timezone
 from jobs import crash
 from jobs.models import Job, JobState
 from jobs.services import ClaimedJob, NotYet, enqueue
-from registry.errors import Conflict, Unavailable
+from registry.errors import Conflict, NotFound, Unavailable
 from registry.models import Deployment, Policy
-from registry.services import LOOP, all_projects, audit
+from registry.services import LOOP, all_projects, audit, parse_checkpoint_name
 from registry.tenancy import tenant
 from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun, UpdateState
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services import runs, sealing
+from rl_online.services.estimates import Estimate, estimate
 from rl_online.services.sealing import TooFewSamples
 from rl_online.triggering import Rhythm, Situation, Trigger, decide_trigger
 
@@ -40,8 +41,24 @@ class Preview:
     trigger: Trigger
 
 
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """A preview with what it would take."""
+
+    preview: Preview
+    estimate: Estimate
+
+
 def preview_update(policy: Policy, *, overrides: Mapping[str, Any] | None = None, kind: str | None = None) -> Preview:
+    return _preview(policy, sealing.look(policy, kind=kind, overrides=overrides))
+
+
+def forecast_update(policy: Policy, *, overrides: Mapping[str, Any] | None = None, kind: str | None = None) -> Forecast:
     pool = sealing.look(policy, kind=kind, overrides=overrides)
+    return Forecast(preview=_preview(policy, pool), estimate=estimate(pool))
+
+
+def _preview(policy: Policy, pool: sealing.Pool) -> Preview:
     num_ready = sum(not one.is_correction for one in pool.candidates)
     trigger = _trigger(policy, pool, num_ready)
     if pool.kind == sealing.KTO:
@@ -84,6 +101,15 @@ def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | 
     return sealing.create_run(
         run.batch, parent=serving, config=config, trigger="replay", requested_by=actor, timings={}, is_replay=True
     )
+
+
+def find_update(text: str) -> UpdateRun:
+    """By what it makes, `editor@3`, also where it made nothing. Raises InvalidInput or NotFound."""
+    name, version = parse_checkpoint_name(text)
+    found = UpdateRun.objects.select_related("policy", "batch").filter(policy__name=name, version=version).first()
+    if found is None:
+        raise NotFound(f"no update to {text!r} in this project", field="update")
+    return found
 
 
 def cancel_update(run: UpdateRun, *, actor: str, reason: str = "") -> None:

@@ -21,6 +21,7 @@ from rl_online.training.samples import Selection, Stream, TrainingSample, select
 from rl_online.training.scoring import Scorer
 from rl_online.training.trainer import Trainer
 
+HELDOUT_AT_MOST = 1 / 20  # of the samples: a small batch is learnt from whole
 MAX_FAILED_STEPS = 3  # in a row without a finite gradient: the update is diverging, more steps will not help
 
 
@@ -38,7 +39,7 @@ class Progress:
 
     step: int  # steps done, 0 before the first
     num_steps: int
-    metrics: dict[str, float]  # of this step: loss, loss_<term>, reward, kl, ratio_mean, ..., is_applied
+    metrics: dict[str, float]  # of this step: loss, loss_<term>, reward, kl, ratio_mean, ..., heldout_loss, is_applied
     tokens_per_s: float  # prompt and completion tokens trained on, by the wall
     seconds_left: float
 
@@ -78,7 +79,9 @@ def apply_update(
     selection = select_samples(batch, config, lineage)
     if not selection.samples:
         raise UpdateFailed(f"no sample of the batch can be trained on: {selection.dropped}")
-    samples, partners = with_references(selection.samples, config, base or trainer.logprobs)
+    trained, set_aside = split_heldout(selection.samples, config, seed)
+    samples, partners = with_references(trained, config, base or trainer.logprobs)
+    heldout, _ = with_references(set_aside, config, base or trainer.logprobs)
     plan = plan_steps(len(samples), config, seed)
     started = time.monotonic()
     history: list[dict[str, float]] = []
@@ -88,6 +91,7 @@ def apply_update(
         if hooks.is_cancelled():
             raise UpdateCancelled(f"cancelled before step {step} of {len(plan)}")
         metrics = _take_step(trainer, [samples[i] for i in indices], [partners[i] for i in indices], config, hooks)
+        metrics |= measure_heldout(trainer, heldout, config, kto_reference=metrics.get("kto_reference", 0.0))
         history.append(metrics)
         num_failed = num_failed + 1 if metrics["is_finite"] == 0 else 0
         if num_failed == MAX_FAILED_STEPS:
@@ -103,7 +107,33 @@ def apply_update(
                 seconds_left=seconds / step * (len(plan) - step),
             )
         )
-    return Applied(metrics=summarise(history, selection))
+    return Applied(metrics=summarise(history, Selection(samples=trained, dropped=selection.dropped), len(heldout)))
+
+
+def split_heldout(
+    samples: Sequence[TrainingSample], config: UpdateConfig, seed: int
+) -> tuple[list[TrainingSample], list[TrainingSample]]:
+    """(to train on, to measure only), both in their order. Fewer than twenty samples are all trained on."""
+    num = min(config.heldout_samples, int(len(samples) * HELDOUT_AT_MOST))
+    aside = set(random.Random(seed).sample(range(len(samples)), num))
+    trained = [sample for index, sample in enumerate(samples) if index not in aside]
+    return trained, [samples[index] for index in sorted(aside)]
+
+
+def measure_heldout(
+    trainer: Trainer, samples: Sequence[TrainingSample], config: UpdateConfig, *, kto_reference: float
+) -> dict[str, float]:
+    """Loss and drift on samples that are never trained on, under the weights as they are now; nothing without any."""
+    if not samples:
+        return {}
+    objective = Objective.of(samples, config, kto_reference_point=kto_reference)
+    logprobs = trainer.logprobs(samples)
+    terms = objective.terms(torch.tensor([value for row in logprobs for value in row]), samples)
+    drift = _drift(samples, logprobs, objective)
+    return {
+        "heldout_loss": sum(float(term) for term in terms.values()),
+        **{f"heldout_{name}": drift[name] for name in ("kl", "ratio_mean") if name in drift},
+    }
 
 
 def plan_steps(num_samples: int, config: UpdateConfig, seed: int) -> list[list[int]]:
@@ -153,8 +183,11 @@ def mismatch(one: TrainingSample, other: TrainingSample) -> TrainingSample:
     )
 
 
-def summarise(history: Sequence[dict[str, float]], selection: Selection) -> dict[str, float]:
-    """Means of each number over the steps that were applied, and counts of what happened to steps and samples."""
+def summarise(history: Sequence[dict[str, float]], selection: Selection, num_heldout: int = 0) -> dict[str, float]:
+    """Means of each number over the steps that were applied, and counts of what happened to steps and samples.
+
+    `selection` holds what was trained on.
+    """
     applied = [metrics for metrics in history if metrics["is_applied"]]
     names = dict.fromkeys(name for metrics in applied for name in metrics if not name.startswith("is_"))
     means = {name: fmean(metrics[name] for metrics in applied if name in metrics) for name in names}
@@ -170,6 +203,7 @@ def summarise(history: Sequence[dict[str, float]], selection: Selection) -> dict
         "skipped_not_finite": float(sum(not metrics["is_finite"] for metrics in history)),
         "skipped_low_ess": float(sum(metrics.get("is_low_ess", 0) for metrics in history)),
         "num_tokens": float(sum(len(sample.token_ids) for sample in selection.samples)),
+        "num_heldout": float(num_heldout),
         "num_trained_tokens": float(sum(len(sample.positions) for sample in selection.samples)),
     }
 
@@ -191,6 +225,7 @@ def _take_step(
         **{f"loss_{name}": value for name, value in seen.losses.items()},
         **_rewards(samples),
         **_drift(samples, seen.logprobs, objective),
+        **({"kto_reference": objective.kto_reference_point} if pairs else {}),
     }
     is_low_ess = metrics.get("ess_share", 1.0) < config.min_ess
     report = trainer.optim_step(discard=is_low_ess)

@@ -6,7 +6,8 @@ Killed at any point, the same request starts over and ends with the same bits; w
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.apply import Hooks, Progress, UpdateCancelled, UpdateFailed, apply_update
 from rl_online.training.local import LocalTrainer
 from rl_online.training.memory import reusing_memory
-from rl_online.training.samples import Stream, TrainingSample, select_samples
-from rl_online.training.scoring import Scorer, frozen_scorer
+from rl_online.training.samples import select_samples
+from rl_online.training.scoring import base_scorer
 from rl_online.training.state import state_folder, verify_state, write_state_manifest
 from rl_online.weights.errors import CorruptCheckpoint
 from rl_online.weights.manifest import Manifest, read_manifest, verify_folder, write_manifest
@@ -60,6 +61,8 @@ class UpdateResult:
     num_bytes: int  # of the checkpoint folder's files
     delta: DeltaRef
     metrics: dict[str, float]
+    train_s: float  # from the first byte read to the last step; 0 where a killed run had left the checkpoint whole
+    publish_s: float  # writing the checkpoint and its delta, durably
 
 
 def run_update(
@@ -74,10 +77,12 @@ def run_update(
     Raises UpdateFailed, UpdateCancelled, CorruptBatch, CorruptCheckpoint. None of them leaves a checkpoint folder.
     """
     hooks = Hooks(on_progress=on_progress, is_cancelled=is_cancelled, crash=crash)
+    started = time.monotonic()
+    trained = started
     parent = verify_folder(request.parent_folder)
     if not request.out_folder.exists():
         with reusing_memory():
-            _train(request, parent, hooks)
+            trained = _train(request, parent, hooks)
     manifest = _verify_ours(request, parent)
     metrics = json.loads((state_folder(request.out_folder) / METRICS).read_text("utf-8"))
     delta = publish_delta(
@@ -91,16 +96,20 @@ def run_update(
         num_bytes=sum(row.size for row in manifest.files.values()),
         delta=delta,
         metrics=metrics,
+        train_s=trained - started,
+        publish_s=time.monotonic() - trained,
     )
 
 
-def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> None:
+def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> float:
+    """Train and save; when the last step was over, by the monotonic clock."""
     batch = read_batch(request.batch_folder)
     parent_state = state_folder(request.parent_folder)
     if parent_state.exists():
         verify_state(parent_state, tree_digest=parent.tree_digest)
     lineage = request.lineage or tuple(range(request.parent_version + 1))
-    base = _score_with_base(request, select_samples(batch, request.config, lineage).samples)
+    samples = select_samples(batch, request.config, lineage).samples
+    base = base_scorer(request.base_folder, request.config, samples, device=request.device)
     trainer = LocalTrainer(
         request.parent_folder,
         config=request.config,
@@ -110,7 +119,9 @@ def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> None:
     )
     hooks.crash("update.before_train")
     applied = apply_update(trainer, batch, request.config, lineage=lineage, seed=request.seed, base=base, hooks=hooks)
+    trained = time.monotonic()
     _save(request, parent, trainer, batch.digest, applied.metrics, hooks)
+    return trained
 
 
 def _save(
@@ -172,12 +183,3 @@ def _identity(request: UpdateRequest, parent: Manifest) -> dict[str, Any]:
         "lineage": list(request.lineage),
         "seed": request.seed,
     }
-
-
-def _score_with_base(request: UpdateRequest, samples: Sequence[TrainingSample]) -> Scorer | None:
-    """A scorer under the base when something needs it; None leaves the parent as the reference."""
-    needs_base = request.config.base_kl > 0 or any(sample.stream is Stream.KTO for sample in samples)
-    if request.base_folder is None or not needs_base:
-        return None
-    verify_folder(request.base_folder)
-    return frozen_scorer(request.base_folder, device=request.device, max_tokens=request.config.micro_batch_tokens)

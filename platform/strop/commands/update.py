@@ -16,6 +16,11 @@ POLL_S = 0.5
 
 
 @click.command("update", epilog="Example: strop update --policy editor --wait --json")
+@click.option(
+    "--replay",
+    metavar="POLICY@VERSION",
+    help="Learn from that update's batch once more, from what serves now. Marked; only a person promotes it.",
+)
 @click.option("--policy", metavar="NAME", help="Which policy. Not needed when there is only one.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a field of the update's config.")
 @click.option(
@@ -24,16 +29,21 @@ POLL_S = 0.5
 @project_option
 @json_option
 @needs_running
-def command(policy: str | None, settings: tuple[str, ...], wait: bool, project: str | None, as_json: bool) -> None:
+def command(
+    replay: str | None, policy: str | None, settings: tuple[str, ...], wait: bool, project: str | None, as_json: bool
+) -> None:
     """Start an update now, as the Trigger button does.
 
     \b
     JSON: {"id", "checkpoint", "state", "error", "decision", "reasons", "timings"}; status 1 when it failed.
     """
-    from rl_online.services.updates import trigger_update
+    from rl_online.services.updates import find_update, replay_update, trigger_update
 
     with inside_project(project) as found:
-        run = trigger_update(chosen_policy(policy), overrides=overrides(settings), actor=actor())
+        if replay is not None:
+            run = replay_update(find_update(replay), overrides=overrides(settings), actor=actor())
+        else:
+            run = trigger_update(chosen_policy(policy), overrides=overrides(settings), actor=actor())
     say(f"{run.policy.name}@{run.version}: {run.state}")
     if wait:
         follow(found.id, run.id)
