@@ -1,6 +1,7 @@
 """Which settled turns a person should look at: rules over a turn, its label, its scores and what came before. Pure.
 
-A finding never changes a label or a reward; a reviewer does (feedback.services.review).
+A finding never changes a label or a reward; a reviewer does (feedback.services.review). `RULES` names every rule that
+raises flags today, those of people included; a flag of a rule that is not among them is of a rule that was retired.
 """
 
 import statistics
@@ -8,12 +9,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+TESTS_DISAGREE = "tests_disagree"
 TESTS = "unit_tests"  # the scorer whose word is held against the user's
 MIN_HISTORY = 20  # turns of the slice before a length can be called unusual
 LENGTH_FACTOR = 4.0
 MIN_LENGTH_CHANGE = 40  # characters; short lines vary by factors
 MANY_RETRIES = 2
 RETRIES_WITHIN = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """What a flag of this rule means, and how much it says."""
+
+    severity: int  # 0 to 5; reviewers are given the highest first
+    meaning: str
+
+
+BY_HAND, SAMPLE = "by_hand", "sample"
+RULES: Mapping[str, Rule] = {
+    BY_HAND: Rule(severity=5, meaning="a person asked for a look"),
+    TESTS_DISAGREE: Rule(severity=4, meaning="the user and the unit tests say opposite things"),
+    "malformed_output": Rule(severity=3, meaning="strange characters, or a code fence that is never closed"),
+    "empty_output": Rule(severity=3, meaning="the completion is empty"),
+    "repeated_retry": Rule(severity=2, meaning="retried again and again within two minutes"),
+    "length_change": Rule(severity=1, meaning="much longer or shorter than its slice was before"),
+    SAMPLE: Rule(severity=0, meaning="drawn at random from what no rule flagged, to measure the rules"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +68,9 @@ def triage(seen: Seen) -> list[Finding]:
 def _tests_disagree(seen: Seen) -> Finding | None:
     score = seen.scores.get(TESTS)
     if seen.outcome == "accept" and score == 0:
-        return Finding(rule="tests_disagree", reason="the user accepted what fails its unit tests")
+        return Finding(rule=TESTS_DISAGREE, reason="the user accepted what fails its unit tests")
     if seen.outcome == "reject" and score == 1:
-        return Finding(rule="tests_disagree", reason="the user rejected what passes its unit tests")
+        return Finding(rule=TESTS_DISAGREE, reason="the user rejected what passes its unit tests")
     return None
 
 

@@ -1,7 +1,8 @@
 """Which settled turns a policy could learn from now, and why the others are left out. Inside a tenant; reads only.
 
 A turn is looked at until it is in a batch; what is left out is counted by its reason. Corrections are turns whose label
-changed after their batch had been trained: the difference is learnt, once, while the original is on the serving line.
+or reviewer's override changed after their batch had been trained: the difference is learnt, once, while the original is
+on the serving line.
 """
 
 import hashlib
@@ -131,14 +132,17 @@ def rewarded(turn: Turn, spec: RewardSpec, scores: Mapping[str, float | None]) -
 
 
 def corrections(line: Line, spec: RewardSpec, *, max_lag: int) -> Collected:
-    """Turns learnt on the serving line whose label is another by now: each with new reward minus old.
+    """Turns learnt on the serving line whose label or override is another by now: each with new reward minus old.
 
-    Labels are told apart by id: one written while its turn was being sealed is a correction of that batch.
+    Labels are told apart by id, overrides by their revision: one written while its turn was being sealed is a
+    correction of that batch.
     """
     batches = _batches_to_correct(line, newest=max_lag + RECENT_BATCHES)
     learnt_turns = BatchSample.objects.filter(batch__in=batches).values("turn_ref")
-    same_label = BatchSample.objects.filter(turn_ref=OuterRef("turn_id"), label_id=OuterRef("label_id"))
-    turns = list(_with_labels(Turn.objects.filter(~Exists(same_label), turn_id__in=learnt_turns, label__isnull=False)))
+    same_word = BatchSample.objects.filter(
+        turn_ref=OuterRef("turn_id"), label_id=OuterRef("label_id"), reward_revision=OuterRef("reward_revision")
+    )
+    turns = list(_with_labels(Turn.objects.filter(~Exists(same_word), turn_id__in=learnt_turns, label__isnull=False)))
     learnt: dict[str, list[BatchSample]] = {}
     for sample in BatchSample.objects.filter(turn_ref__in=[turn.turn_id for turn in turns]).order_by("id"):
         learnt.setdefault(sample.turn_ref, []).append(sample)

@@ -77,13 +77,14 @@ class RewardBatch(TenantModel):
 
 
 class BatchSample(TenantModel):
-    """Lineage: which turn, under which label, gave which reward in which batch."""
+    """Lineage: which turn, under which label and reviewer's word, gave which reward in which batch."""
 
     batch = models.ForeignKey(RewardBatch, on_delete=models.CASCADE, related_name="samples")
     turn_ref = models.CharField(max_length=128)
     session_ref = models.CharField(max_length=128)
     user_hash = models.CharField(max_length=64, null=True)
     label_id = models.BigIntegerField(null=True)
+    reward_revision = models.PositiveIntegerField(default=0)  # of the turn: which reviewer's word it was sealed under
     slice = models.CharField(max_length=200, default="", blank=True)
     reward = models.FloatField()
     baseline = models.FloatField(default=0.0)
@@ -95,7 +96,9 @@ class BatchSample(TenantModel):
                 fields=["project", "turn_ref"], condition=Q(is_correction=False), name="turn_trained_once"
             ),
             models.UniqueConstraint(
-                fields=["project", "turn_ref", "label_id"], condition=Q(is_correction=True), name="correction_once"
+                fields=["project", "turn_ref", "label_id", "reward_revision"],
+                condition=Q(is_correction=True),
+                name="correction_once",
             ),
         ]
         indexes = [models.Index(fields=["project", "user_hash"], name="sample_by_user")]

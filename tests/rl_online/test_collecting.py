@@ -1,11 +1,16 @@
 """Which turns teach, which are left out, and why."""
 
 import pytest
+from django.conf import settings
 
 from feedback.models import Turn
+from feedback.services.review import Answer, respond, undo
+from feedback.services.review_queue import raise_flag
 from registry.models import Deployment
 from registry.tenancy import tenant
 from rl_online import collecting
+from rl_online.models import BatchSample
+from rl_online.rewards.batch import read_batch
 from rl_online.rewards.composite import DEFAULT_BODY, parse_reward_spec
 from rl_online.services import promotion, sealing
 
@@ -213,3 +218,104 @@ class TestCorrections:
         judged("accept", version=2, sampling=narrowed), judged("reject", version=2, sampling=narrowed)
         assert sealed(kind="kto").batch.kind == "kto"
         assert rewards(corrections()) == {"changed": -1.0}
+
+
+class TestOverridesAfterTraining:
+    """A reviewer's word about a turn that was learnt already teaches the difference in the next batch."""
+
+    @pytest.fixture
+    def review(self, project):
+        """review("turn", -1.0) overrides its reward; with None the answer is taken back."""
+        flags = {}
+
+        def act(turn_id: str, reward: float | None) -> None:
+            with tenant(project.id):
+                if reward is None:
+                    undo(flags[turn_id], reviewer="ann")
+                    return
+                flags[turn_id] = flags.get(turn_id) or raise_flag(turn_id, reason="odd", raised_by="ann")
+                respond(flags[turn_id], Answer(resolution="overridden", reward=reward), reviewer="ann")
+
+        return act
+
+    @pytest.fixture
+    def corrections(self, project, policy):
+        def look():
+            with tenant(project.id):
+                serving = Deployment.objects.get(policy=policy).checkpoint
+                return collecting.corrections(collecting.line_of(policy, serving), SPEC, max_lag=4)
+
+        return look
+
+    def test_an_override_after_the_update_teaches_the_difference(self, judged, promoted, review, corrections):
+        judged("accept", id="praised"), judged("reject")
+        promoted()
+        review("praised", -1.0)
+        # it was learnt at .75
+        assert rewards(corrections()) == {"praised": -1.75}
+        assert corrections().candidates[0].breakdown["override"] == -1.0
+
+    def test_it_is_sealed_into_the_next_batch_with_its_tokens_and_learnt_once(
+        self, project, judged, promoted, sealed, review, corrections
+    ):
+        judged("accept", id="praised"), judged("reject")
+        promoted()
+        review("praised", -1.0)
+        judged("accept", version=2), judged("reject", version=2)
+        run = sealed()
+        samples = {
+            sample.row["turn"]: sample for sample in read_batch(settings.HOME.batches / run.batch.digest).samples
+        }
+        assert (samples["praised"].reward, samples["praised"].baseline) == (-1.75, 0.0)
+        assert samples["praised"].token_ids == [5, 6, 7, 8, 0] and samples["praised"].row["is_correction"]
+        with tenant(project.id):
+            row = BatchSample.objects.get(batch=run.batch, turn_ref="praised")
+        assert (row.is_correction, row.reward_revision) == (True, 1)
+        assert corrections().candidates == []
+
+    def test_an_override_before_the_update_is_no_correction(self, judged, promoted, review, corrections):
+        judged("accept", id="praised"), judged("reject")
+        review("praised", -1.0)
+        promoted()
+        assert corrections().candidates == []
+
+    def test_taking_an_override_back_teaches_the_way_back(self, judged, promoted, review, corrections):
+        judged("accept", id="praised"), judged("reject")
+        promoted()
+        review("praised", -1.0)
+        judged("accept", version=2), judged("reject", version=2)
+        promoted()
+        review("praised", None)
+        assert rewards(corrections()) == {"praised": 1.75}
+        judged("accept", version=3), judged("reject", version=3)
+        promoted()
+        assert corrections().candidates == []
+
+    def test_an_override_and_its_undo_before_the_next_batch_come_to_nothing(
+        self, judged, promoted, review, corrections
+    ):
+        judged("accept", id="praised"), judged("reject")
+        promoted()
+        review("praised", -1.0), review("praised", None)
+        assert corrections().candidates == []
+
+    def test_an_override_while_its_turn_was_sealed_is_not_lost(
+        self, project, policy, judged, trained, review, corrections
+    ):
+        judged("accept", id="praised"), judged("reject")
+        with tenant(project.id):
+            prepared = sealing.prepare(sealing.look(policy), project.id)
+        review("praised", -1.0)
+        with tenant(project.id):
+            run = sealing.open_update(prepared, trigger="person", requested_by="test")
+        checkpoint = trained(run)
+        with tenant(project.id):
+            promotion.promote(checkpoint, actor="test", reason="a test")
+        assert rewards(corrections()) == {"praised": -1.75}
+
+    def test_a_late_signal_changes_nothing_under_an_override(self, judged, promoted, review, say_signal, corrections):
+        judged("accept", id="praised"), judged("reject")
+        promoted()
+        review("praised", 0.5)
+        say_signal("praised", "undo")
+        assert rewards(corrections()) == {"praised": -0.25}

@@ -1,72 +1,81 @@
-"""Turns a person should look at."""
+"""How flags stand by the rule that raised them: what waits, what was settled, how often there was something to find."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.core.paginator import Page, Paginator
+from django.db.models import Count, Max, Q
 
-from feedback.models import Flag, FlagState, TurnPayload
+from console.query import written
+from console.timerange import TimeRange
+from evals.statistics.proportions import Share, wilson
+from feedback.models import Flag, FlagResolution, FlagState
+from feedback.triage import RULES, SAMPLE, Rule
 from registry.errors import NotFound
 
-PAGE = 25
+FOUND = (FlagResolution.EXCLUDED, FlagResolution.OVERRIDDEN)  # what a reviewer decides who found something
 
 
 def num_open_flags() -> int:
     return Flag.objects.filter(state=FlagState.OPEN).count()
 
 
-def num_ever() -> int:
-    return Flag.objects.count()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FlagRow:
-    flag: Flag
-    payload: TurnPayload | None
+class RuleStanding:
+    """One rule's flags of a time range."""
+
+    name: str
+    rule: Rule | None  # None: no rule of that name raises flags any more
+    num_open: int
+    num_settled: int
+    num_found: int  # settled as excluded or overridden
+    precision: Share | None  # found / settled, Wilson; None: nothing settled yet
+    newest_at: datetime
 
     @property
-    def asked(self) -> str | None:
-        """The last thing said before the completion."""
-        if self.payload is None:
-            return None
-        if self.payload.prompt is not None:
-            return self.payload.prompt
-        messages = self.payload.messages or [{}]
-        content = messages[-1].get("content") if isinstance(messages[-1], dict) else messages[-1]
-        return content if isinstance(content, str) else None
+    def query(self) -> str:
+        """Of the list of its flags."""
+        return written("rule", self.name)
+
+    @property
+    def is_sample(self) -> bool:
+        """Its share is what triage misses, not how precise it is."""
+        return self.name == SAMPLE
 
 
-def page_of_flags(state: str, rule: str, number: str | None) -> tuple[Page, list[FlagRow]]:
-    """`state` is open, resolved or all. Open ones oldest first, so that nothing waits for ever."""
-    flags = Flag.objects.select_related("turn__session", "turn__label")
-    if state != "all":
-        flags = flags.filter(state=state)
-    if rule:
-        flags = flags.filter(rule=rule)
-    order = "created_at" if state == FlagState.OPEN else "-created_at"
-    page = Paginator(flags.order_by(order, "id"), PAGE).get_page(number)
-    return page, _rows(list(page))
+def by_rule(time_range: TimeRange) -> list[RuleStanding]:
+    """Rules with flags raised in the range, the most severe first."""
+    rows = (
+        Flag.objects.filter(time_range.within("created_at"))
+        .values("rule")
+        .annotate(
+            num_open=Count("id", filter=Q(state=FlagState.OPEN)),
+            num_settled=Count("id", filter=Q(state=FlagState.RESOLVED)),
+            num_found=Count("id", filter=Q(state=FlagState.RESOLVED, resolution__in=FOUND)),
+            newest_at=Max("created_at"),
+        )
+    )
+    found = [
+        RuleStanding(
+            name=row["rule"],
+            rule=RULES.get(row["rule"]),
+            num_open=row["num_open"],
+            num_settled=row["num_settled"],
+            num_found=row["num_found"],
+            precision=wilson(row["num_found"], row["num_settled"]) if row["num_settled"] else None,
+            newest_at=row["newest_at"],
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda one: (one.rule is None, -(one.rule.severity if one.rule else 0), one.name))
 
 
-def find_flag(flag_id: int) -> FlagRow:
-    """Raises NotFound."""
+def find_flag(flag_id: int) -> Flag:
+    """With its turn, session and label. Raises NotFound."""
     flag = Flag.objects.select_related("turn__session", "turn__label").filter(pk=flag_id).first()
     if flag is None:
         raise NotFound(f"no flag {flag_id}")
-    return _rows([flag])[0]
+    return flag
 
 
-def rules() -> list[str]:
-    return list(Flag.objects.values_list("rule", flat=True).distinct().order_by("rule"))
-
-
-def _rows(flags: list[Flag]) -> list[FlagRow]:
-    if not flags:
-        return []
-    times = [flag.turn.at for flag in flags]
-    payloads = TurnPayload.objects.filter(
-        project_id=flags[0].project_id,
-        turn_id__in=[flag.turn.turn_id for flag in flags],
-        at__range=(min(times), max(times)),
-    )
-    by_turn = {payload.turn_id: payload for payload in payloads}
-    return [FlagRow(flag=flag, payload=by_turn.get(flag.turn.turn_id)) for flag in flags]
+def has_any() -> bool:
+    return Flag.objects.exists()

@@ -1,90 +1,82 @@
-"""Flagged turns: looking at them and saying what shall become of them."""
+"""The list of flagged turns with how each rule does, and what is decided about many of them at once."""
 
-import json
-
-from django.db import transaction
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access import MemberRequest, carry_out, member_required
+from console.listing import show_list, tidy
+from console.lists import flags as flag_list
 from console.reads import flagged as reads
-from feedback.models import Flag, FlagResolution, FlagState
-from feedback.services.review import resolve_flag
-from registry.errors import InvalidInput, StropError
+from console.views.review_acts import answer_of
+from feedback.models import FlagState
+from feedback.services.review_queue import raise_flag
+from registry.errors import InvalidInput
 from registry.models import Role
+from rl_online.services.reviewing import MAX_AT_ONCE, answer_many
 
+SHOWN_FIRST = {"q": f"state:{FlagState.OPEN}"}  # until the reader asks for something else
 SAID = {
-    FlagResolution.FINE: "Marked as fine.",
-    FlagResolution.EXCLUDED: "The turn is out of training.",
-    FlagResolution.OVERRIDDEN: "Your reward is used instead of the recipe's.",
+    "fine": "{n} marked as fine.",
+    "excluded": "{n} taken out of training.",
+    "overridden": "{n} given your reward.",
 }
 
 
 @require_safe
 @member_required()
 def flagged(request: MemberRequest) -> HttpResponse:
-    state = request.GET.get("state", FlagState.OPEN)
-    state = state if state in (*FlagState.values, "all") else FlagState.OPEN
-    rule = request.GET.get("rule", "")
-    page, rows = reads.page_of_flags(state, rule, request.GET.get("page"))
-    return render(
+    kind = flag_list.FLAGS
+    asks = "q" in request.GET or any(one.name in request.GET for one in kind.fields)
+    if not asks:
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET.update(SHOWN_FIRST)  # type: ignore[attr-defined]
+    asked = kind.asked(request)
+    return show_list(
         request,
-        "flagged/flagged.html",
-        {
-            "state_shown": state,
-            "states": [*FlagState.values, "all"],
-            "rule": rule,
-            "rules": reads.rules(),
-            "page": page,
-            "rows": rows,
-            "num_ever": reads.num_ever(),
-        },
+        kind,
+        find=flag_list.find,
+        facets=flag_list.facets,
+        context=lambda found: {} if request.htmx else {"by_rule": reads.by_rule(asked.time_range)},
+        template="flagged/flagged.html",
     )
 
 
 @require_POST
 @member_required(Role.REVIEWER)
-def resolve(request: MemberRequest, flag: int) -> HttpResponse:
-    """With htmx the row is answered again as it now is, else the page."""
-    row = reads.find_flag(flag)
-    if request.htmx:
-        return _resolve_in_place(request, row.flag)
-    back = f"{reverse('console:flagged', args=[request.member.project.slug])}?state={row.flag.state}"
-    return carry_out(request, lambda: _resolve(request, row.flag), back=back)
+def resolve(request: MemberRequest) -> HttpResponse:
+    """One answer for every ticked flag."""
+    ticked = [
+        int(text) for text in request.POST.getlist("pick") if text.isascii() and text.isdigit() and len(text) < 19
+    ]
+    back = reverse("console:flagged", args=[request.member.project.slug])
+
+    def act() -> str:
+        if not 1 <= len(ticked) <= MAX_AT_ONCE:
+            raise InvalidInput(f"{len(ticked)} flags are ticked; tick 1 to {MAX_AT_ONCE}")
+        answer = answer_of(request.POST)
+        kept, passed = answer_many(ticked, answer, reviewer=request.user.get_username())
+        passed_over = f" {passed} were settled, gone or answered by you already." if passed else ""
+        return SAID[answer.resolution].format(n=kept) + passed_over
+
+    return carry_out(request, act, back=f"{back}?{tidy(request.POST.get('query', ''))}")
 
 
-def _resolve_in_place(request: MemberRequest, flag: Flag) -> HttpResponse:
-    try:
-        with transaction.atomic():
-            said, level = _resolve(request, flag), "success"
-    except StropError as error:
-        said, level = f"{error.field}: {error.message}" if error.field else error.message, "error"
-    response = render(request, "flagged/_flag.html", {"row": reads.find_flag(flag.pk)})
-    response["HX-Trigger"] = json.dumps({"strop:toast": {"text": said, "level": level}})
-    return response
+@require_POST
+@member_required(Role.REVIEWER)
+def raise_by_hand(request: MemberRequest, turn: str) -> HttpResponse:
+    """Somebody should look at this turn."""
+    slug = request.member.project.slug
+
+    def act() -> str:
+        raise_flag(turn, reason=request.POST.get("reason", ""), raised_by=request.user.get_username())
+        return "Flagged; it waits for review."
+
+    return carry_out(request, act, back=back_to(request, reverse("console:flagged", args=[slug])))
 
 
-def _resolve(request: MemberRequest, flag: Flag) -> str:
-    try:
-        resolution = FlagResolution(request.POST.get("resolution", ""))
-    except ValueError as error:
-        raise InvalidInput(f"choose one of {', '.join(FlagResolution.values)}", field="resolution") from error
-    override = _reward(request) if resolution is FlagResolution.OVERRIDDEN else None
-    resolve_flag(
-        flag,
-        resolution=resolution,
-        reward_override=override,
-        note=request.POST.get("note", "").strip(),
-        reviewer=request.user.get_username(),
-    )
-    return SAID[resolution]
-
-
-def _reward(request: MemberRequest) -> float:
-    text = request.POST.get("reward", "").strip()
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InvalidInput(f"found {text!r}; give the reward as a number, e.g. −0.5", field="reward") from error
+def back_to(request: MemberRequest, otherwise: str) -> str:
+    """The page of this site the form stood on, as the form says; never another site."""
+    wanted = request.POST.get("back", "")
+    is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and "\n" not in wanted
+    return wanted if is_ours else otherwise
