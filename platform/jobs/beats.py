@@ -9,6 +9,7 @@ import socket
 import time
 
 from django.conf import settings
+from django.db import DatabaseError, connection
 
 from jobs.services import record_beat
 
@@ -33,8 +34,6 @@ def note_sweep(origin: str | None) -> None:
 
 def keep_beating(name: str, kind: str, *, version: str) -> None:
     """Tell of this process for ever, every ten seconds; for a daemon thread. A database that is away is waited for."""
-    from django.db import DatabaseError, connection
-
     while True:
         try:
             record_beat(name, kind, version=version)

@@ -54,7 +54,17 @@ def main() -> None:
 
     # WhiteNoise hands small static files over as a plain iterator; nothing blocks for long.
     warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
-    config = uvicorn.Config(
+    name = f"web@{socket.gethostname()}:{settings.PORT}"
+    beating = {"version": settings.CODE_VERSION}
+    threading.Thread(target=keep_beating, args=(name, "web"), kwargs=beating, name="beat", daemon=True).start()
+    Server(configuration()).run()
+
+
+def configuration() -> uvicorn.Config:
+    """Where to listen, and whose word about the client's address and scheme to take."""
+    from django.conf import settings
+
+    return uvicorn.Config(
         "strop.asgi:application",
         host=settings.HOST,
         port=settings.PORT,
@@ -69,11 +79,6 @@ def main() -> None:
         proxy_headers=True,
         forwarded_allow_ips=settings.TRUSTED_PROXIES,
     )
-    name = f"web@{socket.gethostname()}:{settings.PORT}"
-    threading.Thread(
-        target=keep_beating, args=(name, "web"), kwargs={"version": settings.CODE_VERSION}, daemon=True
-    ).start()
-    Server(config).run()
 
 
 if __name__ == "__main__":

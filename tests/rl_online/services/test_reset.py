@@ -1,0 +1,85 @@
+"""Emptying a project: what users and the loop made goes, what people set up stays."""
+
+import pytest
+from django.db import connection
+
+from feedback.models import AgentSession, Turn, UserSignal
+from jobs.models import Job
+from registry.errors import Conflict
+from registry.models import AuditEvent, Checkpoint, Deployment, Policy
+from registry.services import create_key
+from registry.tenancy import tenant
+from rl_online.models import LearningPlan, RewardBatch, UpdateRun
+from rl_online.services import reset, runs
+
+
+@pytest.fixture
+def learnt(project, policy, judged, promoted):
+    """A policy that learnt once and serves version 2, with turns left over."""
+    for _ in range(4):
+        judged("accept")
+    promoted()
+    judged("reject")
+    with tenant(project.id):
+        create_key("kept", ["read"], actor="test")
+    return policy
+
+
+def test_what_users_and_the_loop_made_is_gone_and_the_first_checkpoint_serves(project, learnt):
+    with tenant(project.id):
+        gone = reset.reset_project(project, actor="owner")
+        left = [model.objects.count() for model in (Turn, UserSignal, AgentSession, UpdateRun, RewardBatch)]
+        assert left == [0] * 5
+        deployment = Deployment.objects.get()
+        assert (deployment.checkpoint.version, deployment.checkpoint.state, deployment.previous) == (1, "serving", None)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM feedback_turnpayload")
+            assert cursor.fetchone() == (0,)
+    assert gone["feedback_turn"] == 5 and gone["checkpoints"] == 1
+    assert not Job.objects.filter(project_id=project.id).exists()
+
+
+def test_what_people_set_up_stays_and_the_reset_is_in_the_audit_trail(project, learnt):
+    with tenant(project.id):
+        before = AuditEvent.objects.count()
+        reset.reset_project(project, actor="owner")
+        assert (Policy.objects.count(), LearningPlan.objects.count()) == (1, 1)
+        assert AuditEvent.objects.count() == before + 1
+        assert AuditEvent.objects.latest("id").after["deleted"]["feedback_turn"] == 5
+
+
+def test_a_checkpoints_name_is_not_used_again(project, learnt, judged, sealed):
+    with tenant(project.id):
+        reset.reset_project(project, actor="owner")
+        later = Checkpoint.objects.get(version=2)
+        assert (later.state, later.files_deleted_reason) == ("retired", "the project was reset")
+    for number in range(4):
+        judged("accept", id=f"anew-{number}")
+    assert sealed().version == 3
+
+
+def test_an_update_under_way_is_not_pulled_from_under_the_updater(project, policy, judged, sealed):
+    for _ in range(4):
+        judged("accept")
+    run = sealed()
+    with tenant(project.id):
+        with pytest.raises(Conflict, match="an update is under way"):
+            reset.reset_project(project, actor="owner")
+        runs.end(run.id, "cancelled")
+        reset.reset_project(project, actor="owner")
+
+
+def test_another_projects_rows_are_untouched(project, other_project, learnt):
+    with tenant(other_project.id):
+        before = AuditEvent.objects.count()
+        Policy.objects.create(name="theirs")
+    with tenant(project.id):
+        reset.reset_project(project, actor="owner")
+    with tenant(other_project.id):
+        assert (Policy.objects.count(), AuditEvent.objects.count()) == (1, before)
+
+
+def test_what_stays_is_named_by_models_that_exist():
+    """And everything else of a tenant goes: a new model has to be put on the list when it holds what people set up."""
+    labels = {model._meta.label for model in reset.tenant_models()}
+    assert labels >= reset.STAYS
