@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "platform")]
 import httpx  # noqa: E402
 
 from evals.statistics.proportions import wilson  # noqa: E402
+from registry.internal_token import Purpose, mint  # noqa: E402
 from strop.demo import families  # noqa: E402
 from strop.demo.trying import Workbench  # noqa: E402
 from strop.demo.variants import Exercise  # noqa: E402
@@ -57,7 +59,7 @@ def run_seed(seed: int, *, minutes: float, home: Path) -> dict[str, Any]:
         ends = {"first": result["checkpoints"][0]["checkpoint"], "last": _serving(result)}
         fresh = families.fresh(seed=seed, size=NUM_FRESH, besides=_asked(seed, minutes))
         for name, checkpoint in ends.items():
-            result[name] = asyncio.run(measure(checkpoint, fresh, url=result["url"], headers=_headers(home, result)))
+            result[name] = asyncio.run(measure(checkpoint, fresh, url=result["url"], auth=AsEval(home, result)))
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
@@ -65,11 +67,11 @@ def run_seed(seed: int, *, minutes: float, home: Path) -> dict[str, Any]:
 
 
 async def measure(
-    checkpoint: str, exercises: list[Exercise], *, url: str, headers: dict[str, str]
+    checkpoint: str, exercises: list[Exercise], *, url: str, auth: httpx.Auth
 ) -> dict[str, float | int | str]:
     """How many of the answers work, with the 95 % Wilson interval."""
     bench, gate = Workbench(), asyncio.Semaphore(TOGETHER)
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=120, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=url, auth=auth, timeout=120, trust_env=False) as client:
 
         async def works(exercise: Exercise, number: int) -> bool:
             body = {
@@ -99,13 +101,16 @@ async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any
         await asyncio.sleep(1)
 
 
-def _headers(home: Path, result: dict[str, Any]) -> dict[str, str]:
+class AsEval(httpx.Auth):
     """As Strop's own processes ask: these turns are marked eval and nothing trains on them."""
-    return {
-        "authorization": f"Bearer internal.{Home(home).secret('internal')}",
-        "x-strop-project": result["project_id"],
-        "x-strop-source": "eval",
-    }
+
+    def __init__(self, home: Path, result: dict[str, Any]) -> None:
+        self._secret, self._project = Home(home).secret("internal"), result["project_id"]
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        token = mint(self._secret, Purpose.ANSWERS, project=self._project, source="eval")
+        request.headers.update({"authorization": f"Bearer {token}", "x-strop-source": "eval"})
+        yield request
 
 
 def _asked(seed: int, minutes: float) -> list[Exercise]:

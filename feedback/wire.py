@@ -367,6 +367,15 @@ def _token_fault(turn: TurnItem) -> Fault | None:
     return None
 
 
+def signals_only(item: Item | Refusal) -> Item | Refusal:
+    """What a key that lies open in a web page may send: signals of now."""
+    if isinstance(item, TurnItem):
+        return Refusal(id=item.id, outcome="invalid", field="type", message="a browser key sends signals only")
+    if isinstance(item, SignalItem) and item.source != "production":
+        return Refusal(id=item.id, outcome="invalid", field="source", message="a browser key's signals are production")
+    return item
+
+
 def _signal_fault(signal: SignalItem) -> Fault | None:
     kind, value = signal.kind, signal.value
     if signal.metadata and _is_deep(signal.metadata):

@@ -20,6 +20,7 @@ from evals.judging.completer import Completion, CompletionFailed, CompletionRefu
 from registry import outbound
 from registry.auth import internal_token
 from registry.errors import StropError
+from registry.internal_token import Purpose
 from registry.models import PriceCard
 from registry.pricing import InvalidUsage, Prices, Usage, cost_of, usage_from_openai
 from registry.tenancy import tenant
@@ -53,6 +54,10 @@ class HttpCompleter:
         self._timeout_s = timeout_s
         self._max_tries = max_tries
         self._client: httpx.AsyncClient | None = None
+
+    def headers(self) -> dict[str, str]:
+        """What goes with each request."""
+        return self._headers
 
     async def __aenter__(self) -> Self:
         self._client = outbound.client(timeout_s=self._timeout_s)
@@ -88,7 +93,7 @@ class HttpCompleter:
             # httpx times each read; a slow drip needs a limit for the whole.
             async with (
                 asyncio.timeout(self._timeout_s),
-                self._client.stream("POST", url, json=body, headers=self._headers) as response,
+                self._client.stream("POST", url, json=body, headers=self.headers()) as response,
             ):
                 text = await _text_of(response)
         except (httpx.TransportError, TimeoutError) as error:
@@ -131,12 +136,12 @@ class GatewayCompleter(HttpCompleter):
     """A checkpoint of ours, or the serving one of a policy, through our gateway; its turns are marked with `source`."""
 
     def __init__(self, project_id: UUID, model: str, *, source: str = "eval", **options: Any) -> None:
-        headers = {
-            "authorization": f"Bearer {internal_token()}",
-            "x-strop-project": str(project_id),
-            "x-strop-source": source,
-        }
-        super().__init__(base_url=f"{settings.PUBLIC_URL}/v1", model=model, headers=headers, **options)
+        self._project_id, self._source = project_id, source
+        super().__init__(base_url=f"{settings.PUBLIC_URL}/v1", model=model, headers={}, **options)
+
+    def headers(self) -> dict[str, str]:
+        token = internal_token(Purpose.ANSWERS, project=self._project_id, source=self._source)
+        return {"authorization": f"Bearer {token}", "x-strop-source": self._source}
 
 
 def judge_completer(project_id: UUID, *, base_checkpoint: str) -> HttpCompleter:

@@ -9,12 +9,13 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_http_methods
 
 from feedback import wire
 from feedback.services import door, outcomes
 from feedback.services.record import RETRY_AFTER_S, Receipt, record_items
 from feedback.services.refusals import Refused, note_refusals
+from registry import browser_keys
 from registry.auth import Caller, authenticate
 from registry.errors import InvalidInput, NotFound, StropError, TooLarge, Unavailable, UnsupportedMedia
 from registry.models import Scope
@@ -24,12 +25,15 @@ log = logging.getLogger(__name__)
 
 
 @csrf_exempt
-@require_POST
+@require_http_methods(["POST", "OPTIONS"])
 def events(request: HttpRequest) -> HttpResponse:
     """202 with the outcome of every item, or the one reason why the whole request is refused."""
+    if request.method == "OPTIONS":
+        return _preflight(request)
     caller = None
     try:
         caller = authenticate(request, Scope.INGEST)
+        browser_keys.check_origin(caller, request.headers.get("origin"))
         receipt = _take(request, caller)
     except (Unavailable, NotFound) as error:
         return _refused(request, error, None)  # there is no database, or no project, to count it in
@@ -37,7 +41,27 @@ def events(request: HttpRequest) -> HttpResponse:
         return _refused(request, error, caller)
     except (OperationalError, InterfaceError):
         return _refused(request, Unavailable("the database is not available", retry_after_s=RETRY_AFTER_S), None)
-    return HttpResponse(_encode(receipt), content_type="application/json", status=202)
+    return _shared(HttpResponse(_encode(receipt), content_type="application/json", status=202), caller, request)
+
+
+def _preflight(request: HttpRequest) -> HttpResponse:
+    """What a browser asks before it sends from another site. It shows no key yet; the key's own sites decide later."""
+    response = HttpResponse(status=204)
+    response["Access-Control-Allow-Origin"] = request.headers.get("origin", "*")
+    response["Access-Control-Allow-Methods"] = "POST"
+    response["Access-Control-Allow-Headers"] = "authorization, content-type"
+    response["Access-Control-Max-Age"] = "600"
+    response["Vary"] = "Origin"
+    return response
+
+
+def _shared(response: HttpResponse, caller: Caller | None, request: HttpRequest) -> HttpResponse:
+    """Let the page that a browser key was made for read the answer."""
+    origin = request.headers.get("origin")
+    if caller is not None and origin in caller.origins:
+        response["Access-Control-Allow-Origin"] = origin
+        response["Vary"] = "Origin"
+    return response
 
 
 def _take(request: HttpRequest, caller: Caller) -> Receipt:
@@ -52,6 +76,9 @@ def _take(request: HttpRequest, caller: Caller) -> Receipt:
         raise TooLarge(error.message, field=error.field) from error
     except wire.BadRequest as error:
         raise InvalidInput(error.message, field=error.field) from error
+    if caller.origins:
+        browser_keys.count(caller, len(items))
+        items = [wire.signals_only(item) for item in items]
     receipt = record_items(project_id, items, received_at=received_at)
     _note_refusals(project_id, caller.name, receipt, received_at)
     return receipt
@@ -108,4 +135,4 @@ def _refused(request: HttpRequest, error: StropError, caller: Caller | None) -> 
     response = HttpResponse(msgspec.json.encode(body), content_type="application/json", status=error.status)
     if error.retry_after_s is not None:
         response["Retry-After"] = str(error.retry_after_s)
-    return response
+    return _shared(response, caller, request)

@@ -1,7 +1,7 @@
-"""Who calls: an API key bound to one project, or the product's own processes with the internal token.
+"""Who calls: an API key bound to one project, or one of the product's own processes with an internal token.
 
 A key is `strop_<prefix>.<secret>`; only SHA-256 of the secret is stored (256 random bits need no slow hash), and
-compared in constant time. The internal token may act for any project it names in `x-strop-project`.
+compared in constant time. An internal token (`registry.internal_token`) is good for minutes, and for one purpose.
 """
 
 import hashlib
@@ -16,42 +16,52 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
 
-from registry.errors import Forbidden, InvalidInput, Unauthorized
+from registry import internal_token as internal
+from registry.errors import Forbidden, Unauthorized
+from registry.internal_token import Purpose
 from registry.models import ApiKey, Scope
 from registry.tenancy import directory, tenant
 
 LAST_USED_EVERY = timedelta(minutes=1)
+PURPOSE_SCOPES = {Purpose.WEIGHTS: Scope.INFER, Purpose.ANSWERS: Scope.INFER, Purpose.EVENTS: Scope.INGEST}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    project_id: UUID | None  # None: the internal token without a project
+    project_id: UUID | None  # None: an internal token for weights, which are fetched for every project
     name: str  # "key:<prefix>" or "internal"
     scopes: frozenset[str]
-    is_internal: bool
+    purpose: Purpose | None = None  # of an internal token
+    source: str | None = None  # which an internal token may mark turns with
+    origins: tuple[str, ...] = ()  # not empty: a browser key, see registry.browser_keys
+    items_per_minute: int | None = None
+
+    @property
+    def is_internal(self) -> bool:
+        return self.purpose is not None
 
 
 def authenticate(request: HttpRequest, scope: Scope | str) -> Caller:
     """Raises Unauthorized for no or a wrong key, Forbidden when the key lacks `scope`."""
-    caller = identify(request.headers.get("authorization", ""), request.headers.get("x-strop-project", ""))
-    if not (caller.is_internal or str(scope) in caller.scopes or Scope.ADMIN in caller.scopes):
+    caller = identify(request.headers.get("authorization", ""))
+    if not (str(scope) in caller.scopes or Scope.ADMIN in caller.scopes):
         raise Forbidden(f"this key lacks the scope {str(scope)!r}")
     return caller
 
 
-def identify(authorization: str, project: str = "") -> Caller:
+def identify(authorization: str) -> Caller:
     kind, _, token = authorization.partition(" ")
     if kind.lower() != "bearer" or not token.strip():
         raise Unauthorized("send the header `Authorization: Bearer <key>`")
     token = token.strip()
-    if token.startswith("internal."):
-        return _internal(token.removeprefix("internal."), project)
+    if token.startswith(internal.PREFIX):
+        return _internal(token)
     return _by_key(token)
 
 
-def internal_token() -> str:
-    """What the product's own processes send as Bearer."""
-    return f"internal.{settings.HOME.secret('internal')}"
+def internal_token(purpose: Purpose, *, project: UUID | None = None, source: str | None = None) -> str:
+    """What one of the product's own processes sends as Bearer with one request."""
+    return internal.mint(settings.HOME.secret("internal"), purpose, project=project, source=source)
 
 
 def new_key_text() -> tuple[str, str, bytes]:
@@ -61,14 +71,18 @@ def new_key_text() -> tuple[str, str, bytes]:
     return f"{prefix}.{secret}", prefix, hashlib.sha256(secret.encode()).digest()
 
 
-def _internal(secret: str, project: str) -> Caller:
-    if not hmac.compare_digest(secret.encode(), settings.HOME.secret("internal").encode()):
-        raise Unauthorized("the internal token is not the one of this home")
+def _internal(token: str) -> Caller:
     try:
-        project_id = UUID(project) if project else None
-    except ValueError:
-        raise InvalidInput(f"found {project!r}; give the project's UUID", field="x-strop-project") from None
-    return Caller(project_id=project_id, name="internal", scopes=frozenset(), is_internal=True)
+        claim = internal.read(settings.HOME.secret("internal"), token)
+    except internal.BadToken as error:
+        raise Unauthorized(str(error)) from None
+    return Caller(
+        project_id=None if claim.project is None else UUID(claim.project),
+        name="internal",
+        scopes=frozenset({PURPOSE_SCOPES[claim.purpose]}),
+        purpose=claim.purpose,
+        source=claim.source,
+    )
 
 
 def _by_key(token: str) -> Caller:
@@ -82,7 +96,13 @@ def _by_key(token: str) -> Caller:
     if not hmac.compare_digest(given, known) or key is None or not key.is_live:
         raise Unauthorized("this key opens nothing: unknown, expired or revoked")
     _note_use(key)
-    return Caller(project_id=key.project_id, name=f"key:{key.prefix}", scopes=frozenset(key.scopes), is_internal=False)
+    return Caller(
+        project_id=key.project_id,
+        name=f"key:{key.prefix}",
+        scopes=frozenset(key.scopes),
+        origins=tuple(key.origins),
+        items_per_minute=key.items_per_minute,
+    )
 
 
 def _note_use(key: ApiKey) -> None:

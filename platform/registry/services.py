@@ -3,6 +3,7 @@
 All but `create_project` and `find_project` run inside `with tenant(project_id):`.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Max
 from django.utils import timezone
 
-from registry import auth
+from registry import auth, browser_keys
 from registry.errors import Conflict, InvalidInput, NotFound
 from registry.ids import new_uuid
 from registry.models import (
@@ -83,7 +84,7 @@ def project_settings(project_id: UUID) -> ProjectSettings:
     return ProjectSettings.of(Project.objects.values_list("settings", flat=True).get(id=project_id))
 
 
-def change_project_settings(project: Project, *, actor: str, **changes: float) -> ProjectSettings:
+def change_project_settings(project: Project, *, actor: str, **changes: float | str) -> ProjectSettings:
     new = ProjectSettings.of(project.settings | changes)
     audit("change", "project settings", project.slug, actor=actor, before=project.settings, after=new.to_json())
     project.settings = new.to_json()
@@ -98,13 +99,23 @@ def create_key(
     actor: str,
     expires_at: datetime | None = None,
     created_by: AbstractBaseUser | None = None,
+    origins: Sequence[str] = (),
+    items_per_minute: int | None = None,
 ) -> tuple[str, ApiKey]:
-    """(the key's text, which is shown this once, its row). Raises InvalidInput for an unknown or no scope."""
+    """(the key's text, which is shown this once, its row). Raises InvalidInput for an unknown or no scope.
+
+    With `origins` it is a browser key: it lies open in a page, so it may send signals from these sites, no more.
+    """
+    name = name.strip()
+    if not 0 < len(name) <= 120:
+        raise InvalidInput("give a name of at most 120 characters", field="name")
     wrong = [scope for scope in scopes if scope not in Scope.values]
     if wrong or not scopes:
         raise InvalidInput(f"found {wrong or 'none'}; choose from {', '.join(Scope.values)}", field="scopes")
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidInput("lies in the past", field="expires_at")
+    if origins:
+        browser_keys.check(scopes, origins, items_per_minute)
     text, prefix, digest = auth.new_key_text()
     key = ApiKey.objects.create(
         name=name,
@@ -113,8 +124,11 @@ def create_key(
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
         created_by=created_by,
+        origins=sorted(set(origins)),
+        items_per_minute=items_per_minute,
     )
-    audit("create", "key", prefix, actor=actor, after={"name": name, "scopes": key.scopes})
+    after = {"name": name, "scopes": key.scopes} | ({"origins": key.origins} if origins else {})
+    audit("create", "key", prefix, actor=actor, after=after)
     return text, key
 
 

@@ -22,7 +22,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from registry.auth import authenticate
+from registry.auth import Caller, authenticate
 from registry.errors import Forbidden, InvalidInput, RateLimited, StropError, TooLarge, Unavailable
 from registry.ids import new_id
 from registry.models import Scope
@@ -138,7 +138,7 @@ async def _complete(request: HttpRequest, api: Api) -> HttpResponse | StreamingH
 
 def _open(request: HttpRequest, body: bytes, api: Api) -> Opened:
     caller = authenticate(request, Scope.INFER)
-    project_id = _project(caller.project_id)
+    project_id = _project(caller)
     try:
         ask = openai.parse_ask(api, msgspec.json.decode(body))
     except msgspec.DecodeError as error:
@@ -147,11 +147,8 @@ def _open(request: HttpRequest, body: bytes, api: Api) -> Opened:
         raise InvalidInput("the body is nested too deeply") from None
     session = _header(request, "x-strop-session") or ask.session or new_id()
     source = request.headers.get("x-strop-source") or "production"
-    if source != "production":
-        if not caller.is_internal:
-            raise Forbidden("x-strop-source is for Strop's own processes", field="x-strop-source")
-        if source not in INTERNAL_SOURCES:
-            raise InvalidInput(f"found {source!r}; use one of {', '.join(INTERNAL_SOURCES)}", field="x-strop-source")
+    if source != "production" and (source not in INTERNAL_SOURCES or source != caller.source):
+        raise Forbidden("x-strop-source is for Strop's own processes", field="x-strop-source")
     if source in ("production", "simulated"):
         _check_problem(project_id, ask.metadata.get("problem"))
     route = routing.resolve(project_id, ask.model, sticky=_header(request, "x-strop-session") or ask.user or session)
@@ -374,10 +371,10 @@ def _wrong_method(allowed: str) -> HttpResponse:
     return response
 
 
-def _project(project_id: UUID | None) -> UUID:
-    if project_id is None:
-        raise InvalidInput("the internal token needs the header x-strop-project", field="x-strop-project")
-    return project_id
+def _project(caller: Caller) -> UUID:
+    if caller.project_id is None:
+        raise Forbidden("a token for weights does not ask for answers")
+    return caller.project_id
 
 
 def _header(request: HttpRequest, name: str) -> str | None:

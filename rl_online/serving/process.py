@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class Options:
     socket: Path
     web: str  # base URL of the web process; empty: nothing is pulled
-    token_file: Path | None  # holds the internal token
+    token_file: Path | None  # holds the secret that internal tokens are made with
     name: str
     device: str  # cpu or cuda, auto resolved
     cache: Path
@@ -87,7 +87,7 @@ async def pull(options: Options, engine: EmbeddedEngine) -> None:
         engine,
         name=options.name,
         web=options.web,
-        token_file=options.token_file,
+        secret_file=options.token_file,
         cache=options.cache,
         crash=options.crash,
     )

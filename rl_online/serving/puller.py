@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from registry.internal_token import Purpose, mint
 from rl_online.serving.protocol import CheckpointName, Engine, EngineError, HeldCheckpoint
 from rl_online.weights.errors import CorruptCheckpoint, CorruptDelta
 from rl_online.weights.manifest import MANIFEST, FileRow, parse_manifest
@@ -90,7 +91,7 @@ class Puller:
         *,
         name: str,
         web: str,
-        token_file: Path,
+        secret_file: Path,
         cache: Path,
         crash: Callable[[str], None] = lambda point: None,
     ) -> None:
@@ -99,7 +100,7 @@ class Puller:
         self._engine = engine
         self._name = name
         self._web = web
-        self._token_file = token_file
+        self._secret_file = secret_file
         self._cache = cache
         self._followers: dict[str, asyncio.Task[None]] = {}
         self.bytes_fetched = 0  # bodies of everything under /v1/weights/objects
@@ -270,7 +271,8 @@ class Puller:
 
     @asynccontextmanager
     async def _http(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client for one exchange: the token may have been renewed, and a restarted web knows no old connection."""
-        headers = {"authorization": f"Bearer internal.{self._token_file.read_text().strip()}"}
+        """A client for one exchange: a token is good for minutes, and a restarted web knows no old connection."""
+        token = mint(self._secret_file.read_text(), Purpose.WEIGHTS)
+        headers = {"authorization": f"Bearer {token}"}
         async with httpx.AsyncClient(base_url=self._web, headers=headers, timeout=TIMEOUT, trust_env=False) as http:
             yield http

@@ -3,11 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.test import RequestFactory
 from django.utils import timezone
 
 from registry import auth
 from registry.errors import Forbidden, InvalidInput, Unauthorized
+from registry.internal_token import Purpose
 from registry.models import ApiKey
 from registry.services import create_key, revoke_key
 from registry.tenancy import tenant
@@ -52,6 +54,7 @@ def test_admin_opens_every_scope(project):
         lambda key: "' OR 1=1 --.x",
         lambda key: "a\0b.c",
         lambda key: "internal.wrong",
+        lambda key: f"internal.{settings.HOME.secret('internal')}",  # the long-lived form of old
     ],
 )
 def test_any_other_text_opens_nothing(key, spoil):
@@ -84,15 +87,13 @@ def test_only_the_digest_of_the_secret_is_stored(project, key):
     assert secret.decode() not in f"{row.prefix}{row.name}"
 
 
-def test_the_internal_token_acts_for_the_project_it_names(project):
-    caller = auth.authenticate(request(auth.internal_token(), **{"x-strop-project": str(project.id)}), "infer")
-    assert (caller.project_id, caller.is_internal) == (project.id, True)
-
-
-def test_the_internal_token_with_a_bad_project_names_the_header():
-    with pytest.raises(InvalidInput) as refusal:
-        auth.authenticate(request(auth.internal_token(), **{"x-strop-project": "nope"}), "infer")
-    assert refusal.value.field == "x-strop-project"
+def test_an_internal_token_acts_for_its_project_its_purpose_and_its_source_only(project):
+    token = auth.internal_token(Purpose.ANSWERS, project=project.id, source="eval")
+    caller = auth.authenticate(request(token), "infer")
+    assert (caller.project_id, caller.is_internal, caller.source) == (project.id, True, "eval")
+    for scope in ("ingest", "read", "train", "admin"):
+        with pytest.raises(Forbidden):
+            auth.authenticate(request(token), scope)
 
 
 @pytest.mark.parametrize("scopes", [[], ["fly"], ["ingest", "fly"]])

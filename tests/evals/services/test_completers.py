@@ -14,6 +14,7 @@ from django.utils import timezone
 from evals.judging.completer import CompletionFailed, CompletionRefused
 from evals.services import completers
 from evals.services.completers import GatewayCompleter, HttpCompleter, judge_completer, prices_of
+from registry.internal_token import read
 from registry.models import PriceCard
 from registry.pricing import Prices
 from registry.tenancy import tenant
@@ -227,7 +228,8 @@ def test_our_gateway_is_asked_with_the_internal_token_and_the_source(serve, sett
     ask(GatewayCompleter(project.id, "editor@3"))
     headers, body = server.requests[0][1:]
     assert headers["authorization"].startswith("Bearer internal.")
-    assert (headers["x-strop-project"], headers["x-strop-source"]) == (str(project.id), "eval")
+    claim = read(settings.HOME.secret("internal"), headers["authorization"].removeprefix("Bearer "))
+    assert (claim.project, claim.source, headers["x-strop-source"]) == (str(project.id), "eval", "eval")
     assert body["model"] == "editor@3"
 
 

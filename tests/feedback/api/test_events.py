@@ -11,6 +11,7 @@ from feedback.models import LedgerItem, OutcomeCount, Turn, TurnPayload, UserSig
 from feedback.services import door
 from jobs.models import Job
 from registry.auth import internal_token
+from registry.internal_token import Purpose
 from registry.tenancy import tenant
 
 pytestmark = pytest.mark.django_db
@@ -218,15 +219,16 @@ def test_a_key_without_the_scope_gets_403(client, api_key):
     assert (reply.status_code, reply.json()["error"]["code"]) == (403, "forbidden")
 
 
-def test_the_internal_token_must_name_a_project(client, project):
-    headers = {"authorization": f"Bearer {internal_token()}"}
-    body = json.dumps({"items": [signal()]})
-    reply = client.post("/v1/events", body, content_type="application/json", headers=headers)
-    assert (reply.status_code, reply.json()["error"]["field"]) == (400, "x-strop-project")
-    headers["x-strop-project"] = str(project.id)
-    assert client.post("/v1/events", body, content_type="application/json", headers=headers).status_code == 202
-    headers["x-strop-project"] = str(uuid4())
-    assert client.post("/v1/events", body, content_type="application/json", headers=headers).status_code == 404
+def test_our_own_processes_send_events_as_the_project_their_token_names(client, project):
+    def post(purpose: Purpose, project_id: object) -> int:
+        headers = {"authorization": f"Bearer {internal_token(purpose, project=project_id)}"}
+        body = json.dumps({"items": [signal()]})
+        return client.post("/v1/events", body, content_type="application/json", headers=headers).status_code
+
+    assert post(Purpose.EVENTS, project.id) == 202
+    assert post(Purpose.EVENTS, uuid4()) == 404
+    assert post(Purpose.ANSWERS, project.id) == 403
+    assert post(Purpose.WEIGHTS, None) == 403
 
 
 @pytest.mark.parametrize("method", ["get", "put", "patch", "delete"])

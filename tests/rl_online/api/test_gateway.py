@@ -13,6 +13,7 @@ import httpx
 import openai
 import pytest
 
+from registry.internal_token import Purpose, mint
 from tests.live import LiveStrop, live, wait_until
 
 TEXT = "안녕하세요 세계 🙂🚀👩‍💻 끝."
@@ -302,12 +303,19 @@ def test_only_our_own_processes_may_name_a_source(site):
     body = {"model": "reciter", "messages": HI}
     refused = site.post("chat/completions", body, **{"x-strop-source": "eval"})
     assert (refused.status_code, refused.json()["error"]["param"]) == (403, "x-strop-source")
-    token = f"Bearer internal.{site.strop.home.secret('internal')}"
-    inside = {"authorization": token, "x-strop-project": site.facts["project"], "x-strop-source": "eval"}
-    reply = site.post("chat/completions", body, **inside)
-    assert site.turn(reply.json()["id"])["source"] == "eval"
-    assert site.post("chat/completions", body, **(inside | {"x-strop-source": "import"})).status_code == 400
-    assert site.post("chat/completions", body, authorization=token).status_code == 400
+    secret, ours = site.strop.home.secret("internal"), site.facts["project"]
+
+    def ask(source: str, purpose: Purpose = Purpose.ANSWERS, **claim: str) -> httpx.Response:
+        token = f"Bearer {mint(secret, purpose, **claim)}"
+        return site.post("chat/completions", body, authorization=token, **{"x-strop-source": source})
+
+    assert site.turn(ask("eval", project=ours, source="eval").json()["id"])["source"] == "eval"
+    assert ask("judge", project=ours, source="eval").status_code == 403
+    assert ask("import", project=ours, source="import").status_code == 403
+    assert ask("eval", Purpose.WEIGHTS).status_code == 403
+    assert ask("eval", Purpose.EVENTS, project=ours, source="eval").status_code == 403
+    old = site.post("chat/completions", body, authorization=f"Bearer internal.{secret}")
+    assert old.status_code == 401
 
 
 def test_a_caller_that_leaves_aborts_the_engine_and_the_part_is_stored(site):

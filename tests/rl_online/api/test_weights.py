@@ -12,6 +12,7 @@ from django.test import AsyncClient, Client
 from django.utils import timezone
 
 from registry.auth import internal_token
+from registry.internal_token import Purpose
 from registry.models import Checkpoint
 from registry.tenancy import tenant
 from rl_online.models import EngineHolding
@@ -31,7 +32,7 @@ def forget_policies():
 
 @pytest.fixture
 def inside() -> dict[str, str]:
-    return {"authorization": f"Bearer {internal_token()}"}
+    return {"authorization": f"Bearer {internal_token(Purpose.WEIGHTS)}"}
 
 
 def get(path: str, headers: dict[str, str], **query):

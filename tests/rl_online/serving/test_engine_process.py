@@ -17,7 +17,7 @@ from rl_online.serving.protocol import Chunk, EngineUnavailable, Final, FinishRe
 from tests.rl_online.serving import tiny
 from tests.rl_online.serving.conftest import EngineProcess
 from tests.rl_online.serving.tiny import POLICY
-from tests.rl_online.serving.web import TOKEN, Web, want
+from tests.rl_online.serving.web import SECRET, Web, want
 
 V1 = f"{POLICY}@1"
 LONG = GenRequest(id="long", checkpoint=V1, input_ids=[72], sampling=Sampling(max_tokens=500, seed=1))
@@ -152,7 +152,7 @@ def test_an_idle_engine_uses_no_processor(engine_process):
 
 
 def test_streams_stay_open_while_the_process_pulls_and_applies_an_update(tmp_path):
-    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").write_text(SECRET)
     with Web(tmp_path / "published", POLICY) as web:
         parent = tiny.write_random(web.root)
         child, delta = tiny.write_child(parent, version=2, scale=2.0)

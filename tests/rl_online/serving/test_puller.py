@@ -14,7 +14,7 @@ from rl_online.serving.puller import DeltaOffer, Puller, Want, has_usable_delta,
 from rl_online.weights.manifest import read_manifest
 from tests.rl_online.serving import tiny
 from tests.rl_online.serving.tiny import POLICY
-from tests.rl_online.serving.web import TOKEN, Web, want
+from tests.rl_online.serving.web import SECRET, Web, want
 
 
 def a_want(version: int, role: str, base: int | None = None) -> Want:
@@ -46,12 +46,12 @@ def parent(web) -> Path:
 @contextmanager
 def an_engine_that_pulls(web: Web, tmp_path: Path) -> Iterator[Puller]:
     """An engine with its puller on a thread of its own."""
-    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").write_text(SECRET)
     started, stop, box = threading.Event(), [], []
 
     async def live() -> None:
         engine = EmbeddedEngine(max_batch=8)
-        puller = Puller(engine, name="e1", web=web.url, token_file=tmp_path / "token", cache=tmp_path / "cache")
+        puller = Puller(engine, name="e1", web=web.url, secret_file=tmp_path / "token", cache=tmp_path / "cache")
         task = asyncio.create_task(puller.run())
         box.append(puller)
         loop = asyncio.get_running_loop()

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from registry.internal_token import BadToken, Purpose, read
 from rl_online.weights.manifest import read_manifest
 
 OBJECTS = "/v1/weights/objects/"
-TOKEN = "secret"
+SECRET = "secret"
 
 
 def want(folder: Path, *, role: str = "serving", delta: Path | None = None, base_version: int = 1) -> dict[str, Any]:
@@ -30,6 +31,13 @@ def want(folder: Path, *, role: str = "serving", delta: Path | None = None, base
         "full": f"{prefix}/{folder.name}",
         "delta": offer,
     }
+
+
+def is_of_an_engine(authorization: str) -> bool:
+    try:
+        return read(SECRET, authorization.removeprefix("Bearer ")).purpose is Purpose.WEIGHTS
+    except BadToken:
+        return False
 
 
 class Server(ThreadingHTTPServer):
@@ -94,7 +102,7 @@ class Web:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 url = urlsplit(self.path)
-                if self.headers["authorization"] != f"Bearer internal.{TOKEN}":
+                if not is_of_an_engine(self.headers["authorization"]):
                     web.refused += 1
                     self.answer(401, b"{}")
                 elif url.path == "/v1/weights/policies":
