@@ -39,7 +39,7 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
         "Review",
         (
             Place(url="flagged", title="Flagged", icon="flag", key="f"),
-            Place(url="review", title="Review", icon="check", key="r"),
+            Place(url="review", title="Review", icon="check", key="r", also=("review-item", "review-agreement")),
         ),
     ),
     (
@@ -53,8 +53,15 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
     (
         "Train",
         (
-            Place(url="updates", title="Updates", icon="bolt", key="u", also=("update", "update-trigger")),
+            Place(
+                url="updates",
+                title="Updates",
+                icon="bolt",
+                key="u",
+                also=("update", "update-trigger", "update-samples", "update-compare", "dry-run", "dry-run-start"),
+            ),
             Place(url="checkpoints", title="Checkpoints", icon="branch", key="c", also=("checkpoint",)),
+            Place(url="gates", title="Gates", icon="gate", key="b", also=("gate", "gate-problems")),
             Place(url="deployments", title="Deployments", icon="rocket", key="d"),
             Place(url="engines", title="Engines", icon="cpu", key="e"),
             Place(url="recipes", title="Recipes", icon="recipe", key="p"),

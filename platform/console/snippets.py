@@ -47,3 +47,14 @@ httpx.post("{url}/v1/events", json={{"items": [signal]}}, headers={{"Authorizati
 END""",
         ),
     ]
+
+
+def another_engine() -> Snippet:
+    """An engine beside the one that `strop up` starts, under a name of its own."""
+    return Snippet(
+        name="snippet-engine",
+        caption="shell: another engine, on a machine that reaches this address",
+        text=f"""export STROP_TOKEN_FILE=secrets/internal  # of this Strop's home
+python -m rl_online.commands.engine --name engine-2 --web {settings.PUBLIC_URL} --device cuda \\
+  --socket engine-2.sock --cache engine-2-weights""",
+    )

@@ -257,6 +257,8 @@ def _put_back(job: ClaimedJob, *, delay_s: float, error: str, is_failure: bool) 
         )
         if is_poison:
             listeners.tell_quarantined(Job.objects.get(id=job.id))
+        elif state is JobState.QUEUED and delay_s <= 0:
+            transaction.on_commit(lambda: ring(row.id, row.queue))  # it is due now: the sweep would come later
 
 
 def replay(job_id: int) -> bool:

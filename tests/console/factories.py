@@ -15,14 +15,20 @@ from django.utils import timezone
 
 from evals.models import Score
 from feedback.models import AgentSession, Flag, Label, OutcomeCount, Turn, TurnPayload, UserSignal
+from feedback.services.rollups import count_all_dirty
+from jobs.models import Job
 from registry.ids import new_id
 from registry.models import Checkpoint, Deployment, Policy, Project, SavedView
 from registry.services import audit
 from registry.tenancy import tenant
+from rl_online.alarms import Rule
 from rl_online.gate import Arm, Evidence, Half, decide
 from rl_online.models import (
+    Alarm,
     BatchSample,
+    DryRun,
     EngineHolding,
+    EngineReport,
     GateReport,
     LearningPlan,
     RewardBatch,
@@ -253,6 +259,55 @@ def metrics(step: int) -> dict[str, float]:
     }
 
 
+def make_dry_run(policy: Policy, *, state: str = "done", **columns: Any) -> DryRun:
+    steps = [metrics(1), metrics(2)] if state == "done" else []
+    return DryRun.objects.create(
+        **{
+            "policy": policy,
+            "parent": Checkpoint.objects.filter(policy=policy).latest("version"),
+            "kind": "rl",
+            "state": state,
+            "requested_by": "ada",
+            "config": UpdateConfig(learning_rate=2e-5).to_json(),
+            "num_samples": 8,
+            "num_tokens": 412,
+            "steps": steps,
+            "load_s": 1.2,
+            "seconds": 0.9,
+            "tokens_per_s": 458.0,
+            "peak_bytes": 1_210_000_000,
+            "device": "cpu",
+            "finished_at": timezone.now() if state not in ("queued", "running") else None,
+        }
+        | columns
+    )
+
+
+def make_engine(name: str = "engine-1", **columns: Any) -> EngineReport:
+    return EngineReport.objects.create(
+        **{
+            "engine": name,
+            "code_version": "0.3.0",
+            "adapter": "embedded",
+            "device": "cpu",
+            "host": "box-1",
+            "pid": 4711,
+            "threads": 2,
+            "max_batch": 32,
+            "max_waiting": 256,
+            "running": 3,
+            "waiting": 1,
+            "uptime_s": 7260.0,
+            "tokens_generated": 1_204_331,
+            "requests_refused": 2,
+            "loads": 4,
+            "load_failures": 1,
+            "tokens_per_s": 212.5,
+        }
+        | columns
+    )
+
+
 def make_report(checkpoint: Checkpoint, baseline: Checkpoint, *, gain: float = 0.08, run: UpdateRun | None = None):
     """A real decision on made-up scores: `gain` is how many more problems the candidate solves."""
     chance = random.Random(checkpoint.version)
@@ -369,4 +424,21 @@ def make_loop(*, num_turns: int = 40, is_training: bool = True) -> Loop:
     hour = now.replace(minute=0, second=0, microsecond=0)
     for name, n in (("accepted", 1204), ("duplicate", 31), ("invalid", 2), ("request:401", 1)):
         OutcomeCount.objects.create(hour=hour, outcome=name, count=n)
+    count_all_dirty(policy.project_id)
     return loop
+
+
+def make_given_up_job(project, *, error: str = "ValueError: it failed", kind: str = "rl_online.score_turn") -> Job:
+    """A job of the project that failed five times."""
+    return Job.objects.create(
+        kind=kind, project_id=project.id, state="quarantined", run_at=timezone.now(), attempts=5, last_error=error
+    )
+
+
+def make_alarm(project: Project, rule: str = "share_drop", *, policy: str = "editor", state: str = "open", **columns: Any) -> Alarm:
+    """An alarm found three minutes ago."""
+    at = timezone.now() - timedelta(minutes=3)
+    summary = "Users accept 38.2% of editor@2 (33.1% to 43.6%, n 340); of editor@1 it was 51.0% (n 402)"
+    facts = {"summary": summary, "opened_at": at, "raised_at": at, "severity": Rule(rule).severity}
+    with tenant(project.id):
+        return Alarm.objects.create(rule=rule, subject=policy, state=state, **facts | columns)

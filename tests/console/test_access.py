@@ -11,9 +11,10 @@ from django.urls import reverse
 
 from console import urls
 from registry.tenancy import tenant
-from tests.console import factories
+from tests.console import evaluate, factories
 
 ENGINEERS = {"owner": 302, "engineer": 302, "reviewer": 403, "viewer": 403}
+OWNERS = {"owner": 200, "engineer": 403, "reviewer": 403, "viewer": 403}
 EVERYONE = {"owner": 200, "engineer": 200, "reviewer": 200, "viewer": 200}
 
 
@@ -35,6 +36,9 @@ TABLE = {
     "project": Row(dict.fromkeys(EVERYONE, 302)),
     "overview": Row(EVERYONE),
     "overview-live": Row(EVERYONE),
+    "alerts": Row(EVERYONE),
+    "alert-acknowledge": Row(ENGINEERS, {"alarm": "alarm"}, post={}),
+    "alert-close": Row(ENGINEERS, {"alarm": "alarm"}, post={"note": "restarted it"}),
     "palette": Row(EVERYONE),
     "resolve": Row(dict.fromkeys(EVERYONE, 302), {"reference": "session"}),
     "export": Row(EVERYONE, fixed={"list": "turns"}),
@@ -45,18 +49,68 @@ TABLE = {
     "signals": Row(EVERYONE),
     "session": Row(EVERYONE, {"session": "session"}),
     "flagged": Row(EVERYONE),
-    "flag-resolve": Row(ENGINEERS | {"reviewer": 302}, {"flag": "flag"}, post={"resolution": "fine"}),
+    "flags-raise": Row(ENGINEERS | {"reviewer": 302}, post={"list": "turns", "pick": ["none-such"]}),
+    "flags-resolve": Row(ENGINEERS | {"reviewer": 302}, post={"choice": "fine", "pick": ["1"]}),
+    "turn-flag": Row(ENGINEERS | {"reviewer": 302}, {"turn": "turn"}, post={"reason": "odd"}),
+    "review": Row(EVERYONE),
+    "review-agreement": Row(EVERYONE),
+    "review-item": Row(EVERYONE, {"flag": "flag"}),
+    "review-focus": Row(EVERYONE, {"flag": "flag"}),
+    "review-next": Row(ENGINEERS | {"reviewer": 302}, post={}),
+    "review-answer": Row(ENGINEERS | {"reviewer": 302}, {"flag": "flag"}, post={"choice": "fine"}),
+    "review-skip": Row(ENGINEERS | {"reviewer": 302}, {"flag": "flag"}, post={}),
+    "review-hold": Row(EVERYONE | {"viewer": 403}, {"flag": "flag"}, post={"opening": "yes"}),
+    "review-draft": Row(EVERYONE | {"viewer": 403}, {"flag": "flag"}, post={"note": "odd"}),
+    "review-undo": Row(ENGINEERS | {"reviewer": 302}, post={}),
+    "review-look-again": Row(ENGINEERS | {"reviewer": 302}, post={}),
+    "review-sample": Row(ENGINEERS | {"reviewer": 302}, post={"number": "2", "days": "1"}),
+    "review-settings": Row(ENGINEERS, post={"review_responses": "2", "review_instructions": "Be kind."}),
+    "review-close-problems": Row(ENGINEERS, post={}),
     "updates": Row(EVERYONE),
     "update-trigger": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
     "learning-switch": Row(ENGINEERS, post={"policy": "editor", "to": "pause"}),
     "update": Row(EVERYONE, {"update": "update"}),
     "update-live": Row(EVERYONE, {"update": "update"}),
     "update-cancel": Row(ENGINEERS, {"update": "update"}, post={}),
+    "dry-run-start": Row(ENGINEERS | {"owner": 302, "engineer": 302}, post={"policy": "editor"}),
+    "dry-run": Row(EVERYONE, {"dry_run": "dry_run"}),
+    "dry-run-cancel": Row(ENGINEERS, {"dry_run": "dry_run"}, post={}),
+    "update-schedule": Row(ENGINEERS, post={"policy": "editor", "every_turns": "9"}),
+    "update-compare": Row(dict.fromkeys(EVERYONE, 404)),
+    "update-samples": Row(EVERYONE, {"update": "update"}),
+    "update-replay": Row(ENGINEERS, {"update": "update"}, post={}),
+    "gates": Row(EVERYONE),
+    "gate": Row(EVERYONE, {"report": "report"}),
+    "gate-problems": Row(EVERYONE, {"report": "report"}),
+    "deployments": Row(EVERYONE),
+    "canary-start": Row(ENGINEERS, {"policy": "policy"}, post={"checkpoint": "editor@3", "percent": "5"}),
+    "canary-share": Row(ENGINEERS, {"policy": "policy"}, post={"percent": "5"}),
+    "canary-stop": Row(ENGINEERS, {"policy": "policy"}, post={}),
+    "engines": Row(EVERYONE),
+    "compare": Row(EVERYONE),
+    "compare-problem": Row(dict.fromkeys(EVERYONE, 302), {"problem": "problem"}),  # without sides: choose them
+    "win-rates": Row(EVERYONE),
+    "judges": Row(EVERYONE),
+    "judge": Row(EVERYONE, {"judge": "judge"}),
+    "judge-canaries": Row(ENGINEERS, {"judge": "judge"}, post={}),
+    "judge-retry": Row(ENGINEERS, {"judge": "judge"}, post={}),
+    "comparison": Row(EVERYONE, {"comparison": "comparison"}),
+    "costs": Row(EVERYONE),
+    "prices": Row(EVERYONE),
+    "price-add": Row(
+        ENGINEERS | {"owner": 409},  # after the engineer: a card is never changed
+        post={"kind": "tokens", "model": "m", "input_usd": "1", "date": "2026-11-01", "hour": "0"},
+    ),
     "checkpoints": Row(EVERYONE),
     "checkpoint": Row(EVERYONE, {"name": "checkpoint"}),
     "checkpoint-promote": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "looked at it"}),
     "checkpoint-reject": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "worse"}),
     "checkpoint-roll-back": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "worse"}),
+    "system": Row(OWNERS),
+    "system-backup": Row(OWNERS | {"owner": 302}, post={"level": "none"}),
+    "system-replay": Row(OWNERS | {"owner": 302}, {"job": "job"}, post={}),
+    "system-collect": Row(OWNERS | {"owner": 302}, post={}),
+    "system-reset": Row(OWNERS | {"owner": 302}, post={"name": "editor"}),
 }
 
 
@@ -65,9 +119,13 @@ def facts(loop):
     return {
         "session": "edit-0",
         "flag": loop.flags[0].pk,
+        "turn": loop.turns[0].turn_id,
         "update": loop.updates[-1].id,
         "checkpoint": "editor@3",
+        "alarm": factories.make_alarm(loop.policy.project).pk,
         "view": factories.make_view(loop.policy.project, name="rejected", query="q=outcome:reject").pk,
+        **evaluate.make_facts(loop.policy.project),
+        "job": factories.make_given_up_job(loop.policy.project).pk,
     }
 
 

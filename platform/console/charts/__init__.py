@@ -19,8 +19,9 @@ from console.charts.colours import (
 )
 from console.charts.drawing import Mark
 from console.charts.estimates import Estimate, differences, shares
+from console.charts.over_time import Line, Point, shares_over_time
 from console.charts.signals import rates
-from console.charts.updates import curve, stages
+from console.charts.updates import Series, curve, overlay, stages
 
 __all__ = [
     "BAD_COLOUR",
@@ -33,11 +34,16 @@ __all__ = [
     "SERVING_WIDTH",
     "STAGE_COLOURS",
     "Estimate",
+    "Line",
     "Mark",
+    "Point",
+    "Series",
     "colour",
     "curve",
     "differences",
+    "overlay",
     "rates",
     "shares",
+    "shares_over_time",
     "stages",
 ]

@@ -1,25 +1,27 @@
-"""Attempts to learn: the list, and everything about one."""
+"""Attempts to learn: one with its curves and settings, two side by side. The list is `console.lists.updates`."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from django.core.paginator import Page, Paginator
-from django.db.models import OuterRef, Subquery
+from django.db.models import Avg, Count
 
-from feedback.models import Label
-from rl_online.models import BatchSample, GateReport, UpdateMetric, UpdateRun
+from console import charts
+from evals.models import EvalRun, Problem, Score
+from jobs.models import Job, JobState
+from registry.models import Checkpoint
+from rl_online.models import LearningPlan, UpdateMetric, UpdateRun
+from rl_online.rewards.update_config import UpdateConfig
+from rl_online.services.answers import SCORER
+from rl_online.services.plans import gate_sampling
 
-PAGE = 25
-NUM_PREVIEWED = 50
-
-
-def page_of_updates(number: str | None, policy: str | None = None) -> Page:
-    latest = GateReport.objects.filter(run=OuterRef("pk")).order_by("-created_at").values("decision")[:1]
-    runs = UpdateRun.objects.select_related("policy", "batch", "parent__policy", "checkpoint__policy")
-    if policy:
-        runs = runs.filter(policy__name=policy)
-    return Paginator(runs.annotate(decision=Subquery(latest)).order_by("-created_at"), PAGE).get_page(number)
+UPDATER_QUEUE = "updater"
+HELDOUT = "heldout_"  # what begins like this was measured on samples that are never trained on
+# Drawn first and in this order when the trainer reports them; the others follow by name, folded away.
+FIRST = ("reward", "loss", "kl", "ratio_mean", "entropy", "ratio_max", "clipped_share", "ess_share", "grad_norm")
+FACT = "is_"  # what begins like this is yes or no, and counted instead of drawn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,18 +31,18 @@ class Curve:
     name: str
     steps: list[int]
     values: list[float | None]
+    heldout: list[float | None] | None = None  # the same, held out; None: nothing was set aside
 
     @property
     def last(self) -> float | None:
         return self.values[-1] if self.values else None
 
+    @property
+    def last_heldout(self) -> float | None:
+        return self.heldout[-1] if self.heldout else None
 
-# Drawn first and in this order when the trainer reports them; the others follow by name, folded away.
-FIRST = ("reward", "loss", "kl", "ratio_mean", "ratio_max", "clipped_share", "ess_share", "grad_norm")
-FACT = "is_"  # what begins like this is yes or no, and counted instead of drawn
 
-
-def curves(metrics: list[UpdateMetric]) -> list[Curve]:
+def curves(metrics: Sequence[UpdateMetric]) -> list[Curve]:
     rows = [(row.step, row.values) for row in metrics]
     names = {
         name
@@ -48,41 +50,23 @@ def curves(metrics: list[UpdateMetric]) -> list[Curve]:
         for name, value in values.items()
         if isinstance(value, int | float) and not name.startswith(FACT)
     }
-    ordered = [name for name in FIRST if name in names] + sorted(names - set(FIRST))
+    trained = {name for name in names if not name.startswith(HELDOUT)}
+    ordered = [name for name in FIRST if name in trained] + sorted(trained - set(FIRST))
     steps = [step for step, _ in rows]
-    return [Curve(name=name, steps=steps, values=[values.get(name) for _, values in rows]) for name in ordered]
+    return [
+        Curve(
+            name=name,
+            steps=steps,
+            values=[values.get(name) for _, values in rows],
+            heldout=[values.get(HELDOUT + name) for _, values in rows] if HELDOUT + name in names else None,
+        )
+        for name in ordered
+    ]
 
 
-def num_skipped(metrics: list[UpdateMetric]) -> int:
+def num_skipped(metrics: Sequence[UpdateMetric]) -> int:
     """Steps whose gradient was thrown away: not finite, or from too few effective samples."""
     return sum(row.values.get("is_applied") == 0 for row in metrics)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SampleRow:
-    """One sample of the batch as the page previews it."""
-
-    sample: BatchSample
-    label: str | None  # outcome of the label it was sealed with
-    reason: str | None
-
-    @property
-    def advantage(self) -> float:
-        return self.sample.reward - self.sample.baseline
-
-
-def samples(run: UpdateRun) -> list[SampleRow]:
-    """The first samples of the batch; the same rows every time."""
-    rows = list(BatchSample.objects.filter(batch=run.batch).order_by("id")[:NUM_PREVIEWED])
-    labels = {label.pk: label for label in Label.objects.filter(pk__in=[row.label_id for row in rows if row.label_id])}
-    return [
-        SampleRow(
-            sample=row,
-            label=labels[row.label_id].outcome if row.label_id in labels else None,
-            reason=labels[row.label_id].reason if row.label_id in labels else None,
-        )
-        for row in rows
-    ]
 
 
 def dropped(run: UpdateRun) -> list[tuple[str, int]]:
@@ -90,5 +74,134 @@ def dropped(run: UpdateRun) -> list[tuple[str, int]]:
     return Counter(run.batch.dropped).most_common()
 
 
-def effective(run: UpdateRun) -> dict[str, Any]:
-    return dict(sorted(run.config.items()))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """One field of an update's config."""
+
+    name: str
+    value: Any
+    default: Any
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.value != self.default)
+
+
+def settings_of(config: Mapping[str, Any]) -> list[Setting]:
+    """Changed ones first, each group in the order of UpdateConfig; what an old run did not know has its default."""
+    defaults = UpdateConfig().to_json()
+    known = [Setting(name=name, value=config.get(name, value), default=value) for name, value in defaults.items()]
+    gone = [Setting(name=name, value=config[name], default=None) for name in sorted(config.keys() - defaults.keys())]
+    return sorted(known + gone, key=lambda one: not one.is_changed)
+
+
+def queue_position(payload_key: str, payload_id: UUID) -> int | None:
+    """How many jobs the updater does before this one, 0 when it is next; None when it does not wait."""
+    queued = Job.objects.filter(queue=UPDATER_QUEUE, state=JobState.QUEUED)
+    mine = queued.filter(**{f"payload__{payload_key}": str(payload_id)}).order_by("id").first()
+    if mine is None:
+        return None
+    running = Job.objects.filter(queue=UPDATER_QUEUE, state=JobState.RUNNING).count()
+    return running + queued.filter(run_at__lt=mine.run_at).exclude(id=mine.id).count()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answers:
+    """How far a checkpoint is with the gate's problems."""
+
+    role: str  # candidate | serving
+    checkpoint: str
+    num_answered: int
+    num_problems: int
+    mean: float | None  # of those scored so far; None: none yet
+    num_scored: int
+
+
+def proof(run: UpdateRun) -> list[Answers]:
+    """Candidate and the checkpoint it was made from on the gate's problems; empty before there is a candidate."""
+    plan = LearningPlan.objects.filter(policy=run.policy).first()
+    if run.checkpoint is None or plan is None or not plan.gate_benchmark:
+        return []
+    name, _, version = plan.gate_benchmark.rpartition("@")
+    problems = Problem.objects.filter(benchmark__name=name, benchmark__version=version)
+    num_problems = problems.count()
+    sides: list[tuple[str, Checkpoint]] = [("candidate", run.checkpoint), ("made from", run.parent)]
+    found = []
+    for role, checkpoint in sides:
+        measured = EvalRun.objects.filter(
+            benchmark__name=name, benchmark__version=version, checkpoint=str(checkpoint), scorer=SCORER,
+            sampling=gate_sampling(plan),
+        ).order_by("-started_at").first()  # fmt: skip
+        counted = Score.objects.filter(run=measured).aggregate(
+            answered=Count("id"), scored=Count("value"), mean=Avg("value")
+        ) if measured else {"answered": 0, "scored": 0, "mean": None}  # fmt: skip
+        found.append(
+            Answers(
+                role=role,
+                checkpoint=str(checkpoint),
+                num_answered=counted["answered"],
+                num_problems=num_problems,
+                mean=counted["mean"],
+                num_scored=counted["scored"],
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """Two updates side by side."""
+
+    left: UpdateRun
+    right: UpdateRun
+    settings: list[tuple[str, Any, Any, bool]]  # name, left, right, whether they differ; differing ones first
+    overlays: list[tuple[str, dict[str, Any] | None]]  # name of a number, its figure
+
+    @property
+    def runs(self) -> tuple[UpdateRun, UpdateRun]:
+        return self.left, self.right
+
+    @property
+    def is_same_batch(self) -> bool:
+        return self.left.batch_id == self.right.batch_id
+
+
+def compare(left: UpdateRun, right: UpdateRun) -> Comparison:
+    metrics: dict[UUID, list[UpdateMetric]] = {left.id: [], right.id: []}
+    for row in UpdateMetric.objects.filter(run__in=[left, right]).order_by("step"):
+        metrics[row.run_id].append(row)
+    both = [{curve.name: curve for curve in curves(metrics[run.id])} for run in (left, right)]
+    names = [name for name in [*both[0], *both[1]] if name in FIRST]
+    overlays = [
+        (
+            name,
+            charts.overlay(
+                [
+                    charts.Series(
+                        label=f"{run.policy.name}@{run.version}",
+                        version=run.version,
+                        steps=found[name].steps,
+                        values=found[name].values,
+                    )
+                    for run, found in zip((left, right), both, strict=True)
+                    if name in found
+                ],
+                name=name,
+            ),
+        )
+        for name in dict.fromkeys(names)
+    ]
+    return Comparison(left=left, right=right, settings=_side_by_side(left.config, right.config), overlays=overlays)
+
+
+def _side_by_side(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+    defaults = UpdateConfig().to_json()
+    names = [*defaults, *sorted((left.keys() | right.keys()) - defaults.keys())]
+    rows = [(name, left.get(name, defaults.get(name)), right.get(name, defaults.get(name))) for name in names]
+    return sorted(((name, a, b, a != b) for name, a, b in rows), key=lambda row: not row[3])
+
+
+def others(run: UpdateRun, *, last: int = 20) -> list[UpdateRun]:
+    """Updates of the same policy to compare with, newest first."""
+    found = UpdateRun.objects.filter(policy=run.policy).exclude(id=run.id).select_related("policy")
+    return list(found.order_by("-created_at")[:last])

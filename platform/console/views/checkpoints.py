@@ -7,14 +7,15 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from console import charts
 from console.access import MemberRequest, carry_out, member_required
 from console.reads import checkpoints as reads
 from console.reads import overview as loop
 from console.reads import policies
+from console.reads.lineage_tree import draw
+from console.views.gates import forest
+from registry.errors import InvalidInput
 from registry.models import Checkpoint, Role
 from registry.services import find_checkpoint
-from rl_online.models import GateReport
 from rl_online.services.promotion import PROMOTABLE, objection_to
 from rl_online.services.promotion import promote as promote_checkpoint
 from rl_online.services.promotion import reject as reject_checkpoint
@@ -30,7 +31,8 @@ def checkpoints(request: MemberRequest) -> HttpResponse:
     if policy is not None:
         standing = policies.standing(policy)
         nodes = reads.line(policy, loop.accept_shares(policy, last=1000)) if standing.deployment else []
-        context |= {"nodes": nodes, "standing": standing}
+        tree = draw([node.entry for node in nodes])
+        context |= {"nodes": nodes, "standing": standing, "tree": tree}
     return render(request, "checkpoints/checkpoints.html", context)
 
 
@@ -53,11 +55,12 @@ def checkpoint(request: MemberRequest, name: str) -> HttpResponse:
             "older_reports": reports[1:],
             "findings": reports[0].evidence.get("findings", []) if reports else [],
             "limits": reports[0].evidence.get("limits", {}) if reports else {},
-            "figure": _forest(reports[0]) if reports else None,
+            "figure": forest(reports[0]) if reports else None,
             "judge": (reports[0].judge or reports[0].evidence.get("judge")) if reports else None,
             "events": reads.events(found),
             "children": reads.children(found),
             "holdings": reads.holdings(found),
+            "heldout": reads.heldout_scores(found.policy, found).get(str(found)),
             "share": loop.accept_shares(found.policy, last=1000).get(found.version),
             "can_promote": can_promote,
             "objection": objection_to(found, standing.deployment) if can_promote and standing.deployment else None,
@@ -100,6 +103,7 @@ def roll_back(request: MemberRequest, name: str) -> HttpResponse:
             found.policy,
             actor=request.user.get_username(),
             reason=request.POST.get("reason", "").strip(),
+            version=_version(request.POST.get("version", "")),
             expected=found,
         )
         return f"{deployment.checkpoint} serves again."
@@ -107,20 +111,17 @@ def roll_back(request: MemberRequest, name: str) -> HttpResponse:
     return carry_out(request, act, back=_page(request, found))
 
 
+def _version(text: str) -> int | None:
+    """What to go back to; empty: the predecessor."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidInput(f"found {text[:40]!r}; give a version", field="version")
+    return int(text)
+
+
 def _page(request: MemberRequest, checkpoint: Checkpoint) -> str:
+    """Where the form was: the deployments, else the checkpoint's own page."""
+    if request.POST.get("back") == "deployments":
+        return reverse("console:deployments", args=[request.member.project.slug]) + f"?policy={checkpoint.policy.name}"
     return reverse("console:checkpoint", args=[request.member.project.slug, checkpoint])
-
-
-def _forest(report: GateReport) -> dict[str, Any] | None:
-    rows = [
-        (
-            f"{finding['half']}<br>vs {finding['role']} {finding['checkpoint']}",
-            finding["difference"]["mean"],
-            finding["difference"]["lower"],
-            finding["difference"]["upper"],
-            finding["num_common"],
-        )
-        for finding in report.evidence.get("findings", [])
-        if finding.get("difference")
-    ]
-    return charts.differences(rows, margin=report.evidence.get("limits", {}).get("margin", 0.0))

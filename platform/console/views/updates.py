@@ -1,60 +1,47 @@
-"""Updates: the list, starting one by hand, following one, stopping one."""
+"""Updates: the list, the rhythm they start by, one with its live progress, what can be done with it, two compared."""
 
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from console import charts
 from console.access import MemberRequest, carry_out, member_required
-from console.reads import overview as loop
-from console.reads import policies
+from console.failures import advise
+from console.listing import Found, show_list
+from console.lists.updates import UPDATES
+from console.reads import policies, update_samples
 from console.reads import updates as reads
-from registry.errors import InvalidInput, StropError
-from registry.models import Policy, Role
+from registry.errors import InvalidInput, NotFound
+from registry.models import Role
 from registry.services import find_policy
-from rl_online.models import UpdateState
+from rl_online.models import Promotion, UpdateRun, UpdateState
 from rl_online.selectors import UpdateDetail, update_detail
-from rl_online.services.plans import pause_learning, resume_learning
-from rl_online.services.updates import cancel_update, preview_update, trigger_update
-
-EDITABLE = ("learning_rate", "epochs", "minibatch_size", "mask_high", "mask_low", "base_kl")
+from rl_online.services.plans import change_plan, pause_learning, resume_learning
+from rl_online.services.updates import cancel_update, preview_update, replay_update
 
 
 @require_safe
 @member_required()
 def updates(request: MemberRequest) -> HttpResponse:
-    policy = policies.chosen(policies.all_policies(), request.GET.get("policy"))
-    return render(
-        request,
-        "updates/updates.html",
-        {
+    known = policies.all_policies()
+    policy = policies.chosen(known, request.GET.get("policy"))
+    standing = policies.standing(policy) if policy else None
+
+    def context(found: Found) -> dict[str, Any]:
+        learns = standing is not None and standing.plan is not None and standing.serving is not None
+        return {
             "policy": policy,
-            "plan": policies.standing(policy).plan if policy else None,
-            "page": reads.page_of_updates(request.GET.get("page"), request.GET.get("policy")),
-        },
-    )
+            "policies": known,
+            "plan": standing.plan if standing else None,
+            "next": preview_update(policy, kind="rl") if policy and learns else None,
+            "promotions": Promotion.choices,
+        }
 
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@member_required(Role.ENGINEER)
-def trigger(request: MemberRequest) -> HttpResponse:
-    asked = request.POST if request.method == "POST" else request.GET
-    policy = policies.chosen(policies.all_policies(), asked.get("policy"))
-    if policy is None:
-        return redirect("console:updates", request.member.project.slug)
-    if request.method != "POST":
-        return _form(request, policy)
-    try:
-        with transaction.atomic():
-            run = trigger_update(policy, overrides=_overrides(request), actor=request.user.get_username())
-    except StropError as error:
-        return _form(request, policy, error)
-    return redirect("console:update", request.member.project.slug, run.id)
+    return show_list(request, UPDATES, context=context, template="updates/updates.html")
 
 
 @require_POST
@@ -70,7 +57,30 @@ def learning(request: MemberRequest) -> HttpResponse:
         resume_learning(policy, actor=actor)
         return f"{policy.name} learns again."
 
-    return carry_out(request, act, back=reverse("console:updates", args=[request.member.project.slug]))
+    return carry_out(request, act, back=_list(request))
+
+
+@require_POST
+@member_required(Role.ENGINEER)
+def schedule(request: MemberRequest) -> HttpResponse:
+    """When the next updates start by themselves, and who carries the gate's word out."""
+    policy = find_policy(request.POST.get("policy", ""))
+
+    def act() -> str:
+        minutes = request.POST.get("every_minutes", "").strip()
+        plan = change_plan(
+            policy,
+            actor=request.user.get_username(),
+            every_turns=_whole(request, "every_turns"),
+            min_turns=_whole(request, "min_turns"),
+            max_turns=_whole(request, "max_turns"),
+            every_minutes=_whole(request, "every_minutes") if minutes else None,
+            promotion=request.POST.get("promotion", ""),
+        )
+        also = f" or after {plan.every_minutes} min" if plan.every_minutes else ""
+        return f"{policy.name} learns every {plan.every_turns} labelled turns{also}."
+
+    return carry_out(request, act, back=_list(request))
 
 
 @require_safe
@@ -78,21 +88,32 @@ def learning(request: MemberRequest) -> HttpResponse:
 def update(request: MemberRequest, update: UUID) -> HttpResponse:
     detail = update_detail(update)
     run = detail.run
+    figures = curve_figures(detail).values()
     return render(
         request,
         "updates/update.html",
         progress(detail)
         | {
-            "curve_figures": [one for one in curve_figures(detail).values() if one["is_first"]],
-            "more_figures": [one for one in curve_figures(detail).values() if not one["is_first"]],
+            "curve_figures": [one for one in figures if one["is_first"]],
+            "more_figures": [one for one in figures if not one["is_first"]],
             "num_skipped": reads.num_skipped(detail.metrics),
-            "samples": reads.samples(run),
+            "samples": update_samples.strongest(run.batch),
             "dropped": reads.dropped(run),
             "reports": detail.reports,
             "timings": sorted(run.timings.items(), key=_stage_order),
-            "config": reads.effective(run),
+            "settings": reads.settings_of(run.config),
+            "others": reads.others(run),
+            "can_replay": run.checkpoint_id is not None and run.batch.files_deleted_at is None,
         },
     )
+
+
+@require_safe
+@member_required()
+def samples(request: MemberRequest, update: UUID) -> HttpResponse:
+    run = update_detail(update).run
+    page = update_samples.page_of_samples(run.batch, request.GET.get("page"))
+    return render(request, "updates/samples.html", {"run": run, "page": page, "samples": page.object_list})
 
 
 @require_POST
@@ -104,26 +125,70 @@ def cancel(request: MemberRequest, update: UUID) -> HttpResponse:
         cancel_update(run, actor=request.user.get_username())
         return f"{run} stops at its next step."
 
-    return carry_out(request, act, back=reverse("console:update", args=[request.member.project.slug, run.id]))
+    return carry_out(request, act, back=_page(request, run))
+
+
+@require_POST
+@member_required(Role.ENGINEER)
+def replay(request: MemberRequest, update: UUID) -> HttpResponse:
+    run = update_detail(update).run
+    made: list[UpdateRun] = []
+
+    def act() -> str:
+        made.append(replay_update(run, actor=request.user.get_username()))
+        return f"{made[0]} learns from the same batch again. It is a replay: only a person promotes it."
+
+    response = carry_out(request, act, back=_page(request, run))
+    if made:
+        response["Location"] = _page(request, made[0])
+    return response
+
+
+@require_safe
+@member_required()
+def compare(request: MemberRequest) -> HttpResponse:
+    """Two updates by their ids, `left` and `right`."""
+    left, right = (_found(request.GET.get(side, "")) for side in ("left", "right"))
+    found = reads.compare(left, right)
+    return render(
+        request,
+        "updates/compare.html",
+        {"found": found, "left": left, "right": right, "num_different": sum(row[3] for row in found.settings)},
+    )
 
 
 def progress(detail: UpdateDetail) -> dict[str, Any]:
     """The head of the page, also rendered by its live stream."""
-    is_live = not UpdateState(detail.run.state).is_over
-    return {"run": detail.run, "is_live": is_live, "curves": reads.curves(detail.metrics)}
+    run = detail.run
+    state = UpdateState(run.state)
+    return {
+        "run": run,
+        "is_live": not state.is_over and state != UpdateState.WAITING,
+        "curves": reads.curves(detail.metrics),
+        "num_before": reads.queue_position("run", run.id) if state == UpdateState.QUEUED else None,
+        "proof": reads.proof(run),
+        "report": detail.reports[0] if detail.reports else None,
+        "advice": advise(run.error) if state == UpdateState.FAILED else None,
+    }
 
 
 def curve_figures(detail: UpdateDetail) -> dict[str, dict[str, Any]]:
     """Name of the chart on the page -> title, words and figure; the few that are always there show "no data yet"."""
     found = {curve.name: curve for curve in reads.curves(detail.metrics)}
-    names = list(found) or reads.FIRST[:4]
+    names = list(found) or list(reads.FIRST[:4])
     return {
         f"curve-{name}": {
             "name": f"curve-{name}",
             "title": name.replace("_", " "),
             "is_first": name in reads.FIRST,
             "label": f"{name.replace('_', ' ')} by optimizer step",
-            "data": charts.curve(found[name].steps, found[name].values, name=name, version=detail.run.version)
+            "data": charts.curve(
+                found[name].steps,
+                found[name].values,
+                name=name,
+                version=detail.run.version,
+                heldout=found[name].heldout,
+            )
             if name in found
             else None,
         }
@@ -131,39 +196,26 @@ def curve_figures(detail: UpdateDetail) -> dict[str, dict[str, Any]]:
     }
 
 
-def _form(request: MemberRequest, policy: Policy, error: StropError | None = None) -> HttpResponse:
-    preview = preview_update(policy)
-    settings = preview.config.to_json()
-    sent = {name: request.POST.get(f"set-{name}", value) for name, value in settings.items()}
-    return render(
-        request,
-        "updates/trigger.html",
-        {
-            "policy": policy,
-            "preview": preview,
-            "num_missing": max(0, preview.num_needed - preview.num_ready),
-            "excluded": sorted(preview.num_excluded.items()),
-            "running": loop.running_update(policy),
-            "editable": [{"name": name, "value": sent[name]} for name in EDITABLE],
-            "fixed": [(name, value) for name, value in settings.items() if name not in EDITABLE],
-            "problem": error.message if error else "",
-            "wrong": error.field if error else "",
-        },
-        status=error.status if error else 200,
-    )
+def _list(request: MemberRequest) -> str:
+    return reverse("console:updates", args=[request.member.project.slug])
 
 
-def _overrides(request: MemberRequest) -> dict[str, float]:
-    """The settings sent with the form. Raises InvalidInput for what is no number; the service checks the rest."""
-    sent = {name: request.POST[f"set-{name}"].strip() for name in EDITABLE if f"set-{name}" in request.POST}
-    return {name: _number(name, text) for name, text in sent.items()}
+def _page(request: MemberRequest, run: UpdateRun) -> str:
+    return reverse("console:update", args=[request.member.project.slug, run.id])
 
 
-def _number(name: str, text: str) -> float:
+def _found(text: str) -> UpdateRun:
     try:
-        return float(text)
-    except ValueError as error:
-        raise InvalidInput(f"{name} is {text!r}; give a number", field=name) from error
+        return update_detail(UUID(text)).run
+    except ValueError:
+        raise NotFound(f"no update {text[:60]!r}") from None
+
+
+def _whole(request: MemberRequest, name: str) -> int:
+    text = request.POST.get(name, "").strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 8):
+        raise InvalidInput(f"found {text[:40]!r}; give a whole number", field=name)
+    return int(text)
 
 
 def _stage_order(timing: tuple[str, float]) -> int:

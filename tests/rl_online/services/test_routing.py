@@ -1,5 +1,7 @@
 """Which checkpoint answers for a name."""
 
+from uuid import UUID, uuid4
+
 import pytest
 
 from registry.models import Checkpoint, Deployment
@@ -52,17 +54,49 @@ def test_the_predecessor_answers_until_an_engine_holds_what_serves(project, poli
     assert resolve(project.id, "editor", sticky="s").version == 2
 
 
-def test_a_canary_gets_its_share_and_a_session_stays_on_its_side(project, policy, judged, sealed, trained):
+@pytest.fixture
+def canary(project, policy, judged, sealed, trained) -> Checkpoint:
+    """Version 2, held by an engine, for a quarter of the users."""
     judged("accept"), judged("reject")
     candidate = trained(sealed())
     with tenant(project.id):
+        hold(candidate)
         Deployment.objects.update(canary=candidate, canary_share=0.25)
-    versions = [resolve(project.id, "editor", sticky=f"session-{number}").version for number in range(200)]
-    again = [resolve(project.id, "editor", sticky=f"session-{number}").version for number in range(200)]
-    assert versions == again
-    assert 30 <= versions.count(2) <= 70  # 50 expected; six sigma is 37
+    return candidate
+
+
+def versions(project, num: int = 200) -> list[int]:
+    return [resolve(project.id, "editor", sticky=f"user-{number}").version for number in range(num)]
+
+
+def test_a_canary_gets_its_share_and_a_user_stays_on_one_side(project, canary):
+    found = versions(project)
+    assert found == versions(project)
+    assert 30 <= found.count(2) <= 70  # 50 expected; six sigma is 37
+
+
+def test_a_larger_share_keeps_everyone_who_was_in_the_smaller_one(project, canary):
+    before = versions(project)
+    with tenant(project.id):
+        Deployment.objects.update(canary_share=0.5, fence=9)
+    after = versions(project)
+    assert all(new == 2 for old, new in zip(before, after, strict=True) if old == 2)
+    assert after.count(2) > before.count(2)
+
+
+def test_a_canary_that_no_engine_holds_gets_nobody(project, canary):
+    with tenant(project.id):
+        EngineHolding.objects.all().delete()
+    assert set(versions(project, 40)) == {1}
 
 
 def test_a_share_of_nothing_and_of_everything():
-    assert not any(is_in_share(str(number), 1, 0.0) for number in range(100))
-    assert all(is_in_share(str(number), 1, 1.0) for number in range(100))
+    canary = uuid4()
+    assert not any(is_in_share(str(number), canary, 0.0) for number in range(100))
+    assert all(is_in_share(str(number), canary, 1.0) for number in range(100))
+
+
+def test_another_canary_draws_anew():
+    first, second = UUID(int=1), UUID(int=2)
+    drawn = [(is_in_share(str(n), first, 0.5), is_in_share(str(n), second, 0.5)) for n in range(200)]
+    assert 60 <= sum(a == b for a, b in drawn) <= 140

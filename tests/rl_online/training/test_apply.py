@@ -2,7 +2,7 @@ from dataclasses import replace
 from itertools import chain
 
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.apply import mismatch, plan_steps, with_references
+from rl_online.training.apply import mismatch, plan_steps, split_heldout, with_references
 from rl_online.training.samples import Stream, TrainingSample
 
 
@@ -67,3 +67,18 @@ def test_the_base_is_asked_only_for_what_needs_it():
 def test_a_lone_kto_sample_has_no_pair():
     _, partners = with_references([kto([1, 2], [3])], UpdateConfig(), lambda scored: [[0.0] for _ in scored])
     assert partners == [None]
+
+
+def test_some_samples_of_a_large_batch_are_set_aside_and_the_seed_decides_which():
+    samples = [kto([n, 2], [3]) for n in range(400)]
+    trained, heldout = split_heldout(samples, UpdateConfig(), seed=1)
+    assert (len(trained), len(heldout)) == (384, 16)
+    assert sorted(one.token_ids[0] for one in trained + heldout) == list(range(400))
+    assert split_heldout(samples, UpdateConfig(), seed=1) == (trained, heldout)
+    assert split_heldout(samples, UpdateConfig(), seed=2)[1] != heldout
+
+
+def test_a_small_batch_is_learnt_from_whole():
+    samples = [kto([n, 2], [3]) for n in range(40)]
+    assert [len(split_heldout(samples[:n], UpdateConfig(), seed=1)[1]) for n in (1, 19, 20, 40)] == [0, 0, 1, 2]
+    assert split_heldout(samples, UpdateConfig(heldout_samples=0), seed=1) == (samples, [])

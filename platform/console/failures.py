@@ -1,0 +1,79 @@
+"""What a person can do about an update that failed: known reasons, found in the error's own words."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advice:
+    reason: str  # what happened, in plain words
+    steps: tuple[str, ...]  # what to do, most likely first
+
+
+KNOWN: tuple[tuple[tuple[str, ...], Advice], ...] = (
+    (
+        ("out of memory", "OutOfMemory", "MemoryError", "can't allocate memory"),
+        Advice(
+            reason="The updater ran out of memory.",
+            steps=(
+                "Halve micro_batch_tokens and start again: it bounds memory and does not change the loss.",
+                "Stop what else uses the device, or give the updater another one with STROP_DEVICE.",
+            ),
+        ),
+    ),
+    (
+        ("not finite",),
+        Advice(
+            reason="The gradient was not finite three times in a row: the update was diverging.",
+            steps=(
+                "Start again with the careful preset, or halve learning_rate.",
+                "Look at the samples with the largest advantages; one of them may be wrong.",
+            ),
+        ),
+    ),
+    (
+        ("no sample of the batch can be trained",),
+        Advice(
+            reason="Every sample of the batch was left out.",
+            steps=(
+                "The counts in the message name the reasons; too_stale ones need a larger max_lag.",
+                "Turns without logprobs are learnt from by KTO: choose it when you start the update.",
+            ),
+        ),
+    ),
+    (
+        ("No space left",),
+        Advice(reason="The disk is full.", steps=("Free space with strop gc, then replay or start again.",)),
+    ),
+    (
+        ("CorruptCheckpoint", "CorruptBatch", "does not match its digests"),
+        Advice(
+            reason="Files on disk are not what was written.",
+            steps=("Restore them from a backup, or rebuild the checkpoint: strop gc --rebuild POLICY@VERSION.",),
+        ),
+    ),
+    (
+        ("the worker died each time", "died while"),
+        Advice(
+            reason="The updater was killed each time it ran this.",
+            steps=(
+                "Usually the system ended it for its memory: look at updater.log and at the system's log.",
+                "Halve micro_batch_tokens and try a dry run first.",
+            ),
+        ),
+    ),
+)
+OTHERWISE = Advice(
+    reason="The updater stopped with an error.",
+    steps=(
+        "The end of updater.log in the home's logs folder has the whole story.",
+        "Try a dry run with the same settings.",
+    ),
+)
+
+
+def advise(error: str) -> Advice:
+    """The first known reason whose words are in the error."""
+    for words, advice in KNOWN:
+        if any(word in error for word in words):
+            return advice
+    return OTHERWISE

@@ -1,0 +1,83 @@
+"""Gate reports: the list, one report at its permanent address, fit to print, and the problems behind a finding."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console import charts
+from console.access import MemberRequest, member_required
+from console.listing import show_list
+from console.lists.gates import GATES
+from console.reads import gates as reads
+from console.reads import updates as update_reads
+from rl_online.models import GateReport
+
+
+@require_safe
+@member_required()
+def gates(request: MemberRequest) -> HttpResponse:
+    return show_list(request, GATES)
+
+
+@require_safe
+@member_required()
+def gate(request: MemberRequest, report: int) -> HttpResponse:
+    found = reads.find_report(report)
+    return render(
+        request,
+        "gates/gate.html",
+        {
+            "report": found,
+            "checkpoint": found.checkpoint,
+            "limits": found.evidence.get("limits", {}),
+            "findings": reads.findings(found),
+            "figure": forest(found),
+            "runs": reads.runs_behind(found),
+            "judge": found.judge or found.evidence.get("judge"),
+            "judged": reads.judged_pairs(found),
+            "settings": update_reads.settings_of(found.run.config) if found.run else [],
+            "events": reads.acts_on(found),
+        },
+    )
+
+
+@require_safe
+@member_required()
+def problems(request: MemberRequest, report: int) -> HttpResponse:
+    """Both answers to every problem of one finding; `finding` is its place in the report, `verdict` narrows."""
+    found = reads.find_report(report)
+    number = request.GET.get("finding", "0")
+    finding = reads.finding_of(found, number)
+    pairs = reads.pairs(found, finding)
+    verdict = request.GET.get("verdict") if request.GET.get("verdict") in reads.SHOWN else None
+    return render(
+        request,
+        "gates/problems.html",
+        {
+            "report": found,
+            "finding": finding,
+            "number": number,
+            "verdict": verdict,
+            "verdicts": [(name, sum(pair.verdict == name for pair in pairs)) for name in reads.SHOWN],
+            "num_pairs": len(pairs),
+            "page": reads.page_of_pairs(pairs, verdict, request.GET.get("page")),
+        },
+    )
+
+
+def forest(report: GateReport) -> dict[str, Any] | None:
+    """Each half against each baseline, with its bounds and the margin."""
+    rows = [
+        (
+            f"{finding['half']}<br>vs {finding['role']} {finding['checkpoint']}",
+            finding["difference"]["mean"],
+            finding["difference"]["lower"],
+            finding["difference"]["upper"],
+            finding["num_common"],
+        )
+        for finding in reads.findings(report)
+        if finding.get("difference")
+    ]
+    return charts.differences(rows, margin=report.evidence.get("limits", {}).get("margin", 0.0))
