@@ -100,6 +100,39 @@ def _bounds(differences: list[float], confidence: float) -> tuple[float, float, 
     return middle - half_width, middle + half_width, "t"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    """Both bounds of a paired difference, and which formula gave them."""
+
+    low: float
+    high: float
+    kind: str  # "clustered t", "t", or "exact" when every pair differs by the same amount
+    confidence: float  # two-sided
+
+
+def two_sided(difference: PairedDifference) -> Interval:
+    """The interval to draw; a difference made at one-sided 97.5 % gives 95 %.
+
+    Clustered where that is the larger error: problems of one family are not independent facts. Few clusters make it
+    wide (t with G - 1 degrees of freedom), which is the truth about few clusters.
+    """
+    level = 2 * difference.confidence - 1
+    if difference.bound == "exact":
+        return Interval(low=difference.lower, high=difference.upper, kind="exact", confidence=level)
+    assert difference.se is not None
+    kind, error, freedom = "t", difference.se, difference.num_pairs - 1
+    if (difference.clustered_se or 0.0) > error and difference.num_clusters < difference.num_pairs:
+        assert difference.clustered_se is not None
+        kind, error, freedom = "clustered t", difference.clustered_se, difference.num_clusters - 1
+    half_width = float(stdtrit(freedom, difference.confidence)) * error
+    return Interval(
+        low=max(-1.0, difference.mean - half_width),
+        high=min(1.0, difference.mean + half_width),
+        kind=kind,
+        confidence=level,
+    )
+
+
 def mcnemar_exact(better: int, worse: int) -> float:
     """Two-sided exact p-value on discordant pairs; 1.0 when there are none."""
     n = better + worse

@@ -34,7 +34,7 @@ def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Share:
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes in {n} trials is not a share")
     share = successes / n if n else None
-    low, high = _wilson_bounds(share or 0.0, n, confidence)
+    low, high = wilson_at(share or 0.0, n, confidence=confidence)
     return Share(successes=successes, n=n, share=share, low=low, high=high, interval="wilson", effective_n=float(n))
 
 
@@ -52,9 +52,37 @@ def wilson_clustered(
         raise ValueError(f"{n} outcomes came with {len(labels)} clusters; send one cluster per outcome")
     share = successes / n if n else None
     effective_n = n / _design_effect(share, outcomes, labels) if share is not None else 0.0
-    low, high = _wilson_bounds(share or 0.0, effective_n, confidence)
+    low, high = wilson_at(share or 0.0, effective_n, confidence=confidence)
     return Share(
         successes=successes, n=n, share=share, low=low, high=high, interval="wilson_clustered", effective_n=effective_n
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShareDifference:
+    """first - second of two independent shares.
+
+    Example: 56 of 70 and 48 of 80 -> .2, low .05243, high .33387, interval "newcombe"
+    """
+
+    difference: float | None  # None when one side has no trials
+    low: float  # -1 when nothing is known
+    high: float
+    interval: str = "newcombe"
+
+
+def newcombe(first: tuple[float, float, float] | None, second: tuple[float, float, float] | None) -> ShareDifference:
+    """Newcombe's hybrid score interval from each side's (share, low, high), None for a side without trials.
+
+    The bounds may be Wilson's or Wilson's at an effective n: the result is then clustered as they are.
+    """
+    if first is None or second is None:
+        return ShareDifference(difference=None, low=-1.0, high=1.0)
+    (a, a_low, a_high), (b, b_low, b_high) = first, second
+    return ShareDifference(
+        difference=a - b,
+        low=max(-1.0, a - b - math.hypot(a - a_low, b_high - b)),
+        high=min(1.0, a - b + math.hypot(a_high - a, b - b_low)),
     )
 
 
@@ -70,7 +98,8 @@ def _design_effect(share: float, outcomes: Sequence[bool], labels: Sequence[Hash
     return max(1.0, clustered**2 / binomial_variance)
 
 
-def _wilson_bounds(share: float, n: float, confidence: float) -> tuple[float, float]:
+def wilson_at(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's bounds of a share at an n that need not be whole; nothing is known at n = 0."""
     if n == 0:
         return 0.0, 1.0
     z = float(ndtri(0.5 + confidence / 2))

@@ -6,9 +6,8 @@ Invalid and failed judgements are not results: they stay outside the rate and ar
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from scipy.special import ndtri
-
 from evals.statistics.means import clustered_standard_error, mean, standard_error
+from evals.statistics.proportions import wilson_at
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,15 +24,24 @@ class WinRate:
     rate: float | None  # None when nothing was decided
     se: float | None  # sd of {0, .5, 1} / sqrt(n); None for fewer than two
     clustered_se: float | None  # over items, when clusters were given
-    low: float | None  # two-sided normal interval, cut to [0, 1]
+    low: float | None  # two-sided, Wilson's at the effective n; None when nothing was decided
     high: float | None
-    interval: str = "normal"
+    interval: str = "wilson"  # or "wilson_clustered", when clusters were given
+
+    @property
+    def n(self) -> int:
+        """Decided results."""
+        return self.wins + self.ties + self.losses
 
 
 def win_rate(
     results: Sequence[float | None], *, clusters: Sequence[Hashable] | None = None, confidence: float = 0.95
 ) -> WinRate:
-    """Results are 1 (win), .5 (tie), 0 (loss) or None (undecided); a swapped pair must already be one result."""
+    """Results are 1 (win), .5 (tie), 0 (loss) or None (undecided); a swapped pair must already be one result.
+
+    The interval is Wilson's with n over the design effect of the clusters, so that three wins of three are not taken
+    for certainty. Ties count as coin tosses there: they make it no narrower.
+    """
     unknown = set(results) - {0, 0.5, 1, None}
     if unknown:
         raise ValueError(f"{sorted(map(str, unknown))} are no results; use 1, .5, 0 or None")
@@ -45,9 +53,9 @@ def win_rate(
     se = standard_error(values)
     rate = mean(values) if values else None
     low = high = None
-    if rate is not None and (width := clustered if clusters is not None else se) is not None:
-        half_width = float(ndtri(0.5 + confidence / 2)) * width
-        low, high = max(0.0, rate - half_width), min(1.0, rate + half_width)
+    if rate is not None:
+        effect = 1.0 if clusters is None else _design_effect(rate, len(values), clustered)
+        low, high = wilson_at(rate, len(values) / effect, confidence=confidence)
     return WinRate(
         wins=values.count(1.0),
         ties=values.count(0.5),
@@ -58,4 +66,13 @@ def win_rate(
         clustered_se=clustered,
         low=low,
         high=high,
+        interval="wilson" if clusters is None else "wilson_clustered",
     )
+
+
+def _design_effect(rate: float, n: int, clustered_se: float | None) -> float:
+    """How many times larger the clustered variance is than that of n tosses; a single cluster is one observation."""
+    if clustered_se is None:
+        return float(n)
+    tosses = rate * (1 - rate) / n
+    return max(1.0, clustered_se**2 / tosses) if tosses else 1.0

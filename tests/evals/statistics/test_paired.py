@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 from statsmodels.stats.contingency_tables import mcnemar
 
-from evals.statistics.paired import NothingInCommon, mcnemar_exact, paired_difference
+from evals.statistics.paired import NothingInCommon, mcnemar_exact, paired_difference, two_sided
 
 
 def test_pairs_are_joined_on_keys_and_the_rest_is_reported():
@@ -64,6 +64,32 @@ def test_clustered_error_by_family():
     new, old = {"a": 1, "b": 1, "c": 0, "d": 0}, {"a": 0, "b": 0, "c": 1, "d": 1}
     result = paired_difference(new, old, clusters={"a": "x", "b": "x", "c": "y", "d": "y"})
     assert (result.clustered_se_plain, result.clustered_se) == (pytest.approx(0.70711, abs=1e-5), pytest.approx(1.0))
+
+
+def test_the_drawn_interval_is_the_paired_t_interval():
+    new = {str(index): float(index % 3 != 0) for index in range(30)}
+    old = {str(index): float(index % 2 == 0) for index in range(30)}
+    drawn = two_sided(paired_difference(new, old, confidence=0.975))
+    expected = ttest_rel(list(new.values()), list(old.values())).confidence_interval(0.95)
+    assert (drawn.low, drawn.high, drawn.kind) == (pytest.approx(expected.low), pytest.approx(expected.high), "t")
+    assert drawn.confidence == pytest.approx(0.95)
+
+
+def test_the_drawn_interval_is_clustered_where_families_move_together():
+    # families of two: differences 1 1 | 0 0 | 0 0; mean 1/3, cluster residuals 4/3, -2/3, -2/3
+    # SE = sqrt(3/2 * (16 + 4 + 4)/9) / 6 = 1/3; t(2, .975) = 4.30265, so -1.10 is cut to -1 and 1.77 to 1
+    new, old = dict.fromkeys("abcdef", 1.0), {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1, "f": 1}
+    families = {"a": 1, "b": 1, "c": 2, "d": 2, "e": 3, "f": 3}
+    difference = paired_difference(new, old, clusters=families, confidence=0.975)
+    drawn = two_sided(difference)
+    assert difference.clustered_se == pytest.approx(1 / 3)
+    assert (drawn.low, drawn.high, drawn.kind) == (-1.0, 1.0, "clustered t")
+
+
+def test_the_drawn_interval_is_exact_when_nothing_differs():
+    same = {str(index): 1.0 for index in range(20)}
+    drawn = two_sided(paired_difference(same, same, confidence=0.975))
+    assert (drawn.kind, drawn.low) == ("exact", pytest.approx(-(1 - 0.025 ** (1 / 20))))
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=40))

@@ -1,7 +1,7 @@
 import pytest
-from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from evals.statistics.proportions import wilson, wilson_clustered
+from evals.statistics.proportions import newcombe, wilson, wilson_clustered
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,23 @@ def test_a_null_user_is_not_the_user_called_by_its_position():
 
 def test_turns_of_one_user_count_as_one_observation():
     assert wilson_clustered([True, False, True], ["a"] * 3).effective_n == 1.0
+
+
+def bounds(share):
+    return share.share, share.low, share.high
+
+
+def test_newcombe_gives_the_reference_interval():
+    found = newcombe(bounds(wilson(56, 70)), bounds(wilson(48, 80)))
+    assert (found.difference, found.low, found.high) == pytest.approx((0.2, 0.05243, 0.33387), abs=1e-5)
+
+
+@pytest.mark.parametrize(("a", "n", "b", "m"), [(1, 10, 9, 10), (0, 5, 5, 5), (30, 40, 30, 44)])
+def test_newcombe_equals_statsmodels(a, n, b, m):
+    found = newcombe(bounds(wilson(a, n)), bounds(wilson(b, m)))
+    assert (found.low, found.high) == pytest.approx(confint_proportions_2indep(a, n, b, m, method="newcomb"))
+
+
+def test_a_side_without_trials_leaves_the_difference_unknown():
+    found = newcombe(bounds(wilson(3, 4)), None)
+    assert (found.difference, found.low, found.high) == (None, -1.0, 1.0)

@@ -20,10 +20,26 @@ def test_nothing_decided_is_no_rate():
 
 
 def test_the_interval_follows_the_clusters_when_there_are_some():
-    # two items with two results each: clustered se .5 (see test_means), wider than the plain .28868
+    # two items with two results each: clustered se .5 (see test_means), so n is 4 / (.25 / .0625) = 1
     rate = win_rate([1, 1, 0, 0], clusters=["a", "a", "b", "b"])
     assert (rate.se, rate.clustered_se) == (pytest.approx(0.28868, abs=1e-5), pytest.approx(0.5))
-    assert (rate.low, rate.high) == (0.0, 1.0)
+    assert (rate.low, rate.high) == (pytest.approx(0.05462, abs=1e-5), pytest.approx(0.94538, abs=1e-5))
+    assert rate.interval == "wilson_clustered"
+
+
+def test_a_few_wins_in_a_row_are_no_certainty():
+    # Wilson for 3 of 3; the normal interval would be [1, 1]
+    rate = win_rate([1, 1, 1])
+    assert (rate.low, rate.high, rate.n) == (pytest.approx(0.43850, abs=1e-5), 1.0, 3)
+
+
+def test_ten_ties_do_not_prove_equality():
+    rate = win_rate([0.5] * 10)
+    assert rate.low == pytest.approx(0.23659, abs=1e-5) and rate.high == pytest.approx(0.76341, abs=1e-5)
+
+
+def test_results_that_all_hang_together_are_one_observation():
+    assert win_rate([1, 1, 1, 0], clusters=["a"] * 4).low < 0.2
 
 
 def test_other_numbers_are_no_results():
