@@ -1,0 +1,91 @@
+"""Which runs of two checkpoints or models measure the same, and why the others do not.
+
+Inside a tenant. What cannot be matched is named with its reason, never left out in silence.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+
+from evals.comparing.names import Name
+from evals.models import EvalRun, RunState
+
+MAX_RUNS = 400  # newest of both sides together
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPair:
+    """Two runs that measure the same: one benchmark version, one scorer, one sampling."""
+
+    a: EvalRun
+    b: EvalRun
+
+    @property
+    def benchmark(self) -> str:
+        return str(self.a.benchmark)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.a.state == RunState.DONE and self.b.state == RunState.DONE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unmatched:
+    """A run that has no partner, and why."""
+
+    run: EvalRun
+    side: str  # "a" or "b"
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Matching:
+    pairs: tuple[RunPair, ...]
+    unmatched: tuple[Unmatched, ...]
+
+
+def match_runs(a: Name, b: Name) -> Matching:
+    """The newest runs of both sides, paired where they measure the same. One query."""
+    newest: dict[str, dict[tuple[int, str, str], EvalRun]] = {"a": {}, "b": {}}
+    for run in _runs_of(a, b):
+        for side, name in (("a", a), ("b", b)):
+            if getattr(run, name.column) == name.text:
+                newest[side].setdefault(_key(run), run)
+    shared = newest["a"].keys() & newest["b"].keys()
+    pairs = [RunPair(a=newest["a"][key], b=newest["b"][key]) for key in shared]
+    lonely = [
+        Unmatched(run=run, side=side, reason=_why(run, newest[other].values(), name=str(b if side == "a" else a)))
+        for side, other in (("a", "b"), ("b", "a"))
+        for key, run in newest[side].items()
+        if key not in shared
+    ]
+    return Matching(
+        pairs=tuple(sorted(pairs, key=lambda pair: (pair.benchmark, pair.a.scorer, str(pair.a.sampling)))),
+        unmatched=tuple(sorted(lonely, key=lambda one: (one.side, str(one.run.benchmark), one.run.scorer))),
+    )
+
+
+def _runs_of(a: Name, b: Name) -> QuerySet[EvalRun]:
+    either = Q(**{a.column: a.text}) | Q(**{b.column: b.text})
+    runs = EvalRun.objects.filter(either).exclude(state=RunState.FAILED).select_related("benchmark")
+    return runs.order_by("-started_at", "-id")[:MAX_RUNS]
+
+
+def _key(run: EvalRun) -> tuple[int, str, str]:
+    return run.benchmark_id, run.scorer, json.dumps(run.sampling, sort_keys=True)
+
+
+def _why(run: EvalRun, others: Iterable[EvalRun], *, name: str) -> str:
+    """The smallest difference to a run of the other side."""
+    others = list(others)
+    same = [other for other in others if other.benchmark_id == run.benchmark_id]
+    if any(other.scorer == run.scorer for other in same):
+        return f"{name} was sampled with other settings there"
+    if same:
+        return f"{name} was scored there by {', '.join(sorted({other.scorer for other in same}))}"
+    versions = sorted({other.benchmark.version for other in others if other.benchmark.name == run.benchmark.name})
+    if versions:
+        return f"{name} ran version {', '.join(map(str, versions))} of it: other problems"
+    return f"{name} has no run on it"
