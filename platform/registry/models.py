@@ -167,6 +167,11 @@ class Deployment(TenantModel):
         return f"{self.policy.name}:{self.alias}"
 
 
+def _is_price(name: str) -> Q:
+    """From 0 on, or unknown. The upper end keeps out NaN, which PostgreSQL sorts above every number."""
+    return Q(**{f"{name}__isnull": True}) | Q(**{f"{name}__gte": 0, f"{name}__lt": 10**10})
+
+
 class PriceCard(TenantModel):
     """Prices of one model from a date on, in USD per million tokens. Immutable: a change is a new card."""
 
@@ -180,7 +185,17 @@ class PriceCard(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "model", "valid_from"], name="one_card_per_date")]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "model", "valid_from"], name="one_card_per_date"),
+            models.CheckConstraint(
+                condition=_is_price("input_usd")
+                & _is_price("cache_read_usd")
+                & _is_price("cache_write_usd")
+                & _is_price("output_usd")
+                & _is_price("device_hour_usd"),
+                name="prices_not_negative",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.model} from {self.valid_from:%F}"

@@ -82,6 +82,57 @@ def cost_of_device(seconds: float, device_hour_usd: Decimal | None) -> Decimal |
     return None if device_hour_usd is None else Decimal(str(seconds)) * device_hour_usd / 3600
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spend:
+    """What some calls cost together. Unpriced ones are counted beside the sum, never as 0.
+
+    Example: two calls for $0.10 and $0.20 and one without a price -> calls 3, unpriced 1, cost_usd 0.30
+    """
+
+    calls: int = 0
+    unpriced: int = 0  # calls without a price, or whose tokens or time nobody told
+    cost_usd: Decimal = Decimal(0)  # the exact sum over the others
+
+    def __add__(self, other: "Spend") -> "Spend":
+        return Spend(
+            calls=self.calls + other.calls,
+            unpriced=self.unpriced + other.unpriced,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+    @property
+    def is_known(self) -> bool:
+        """Every call is priced; also true of no calls, which cost nothing."""
+        return self.unpriced == 0
+
+    @property
+    def known_cost_usd(self) -> Decimal | None:
+        """None where a call is unpriced: a sum that lacks something is no cost."""
+        return self.cost_usd if self.is_known else None
+
+    def per(self, number: int) -> Decimal | None:
+        """Cost for each of `number` things; None where there are none or the cost is not known."""
+        return self.cost_usd / number if self.is_known and number else None
+
+
+def spend_on_tokens(usage: Usage, prices: Prices | None, *, calls: int, without_usage: int = 0) -> Spend:
+    """Calls under one price card whose tokens add up to `usage`; linear, so the sum of tokens costs the sum of costs.
+
+    `without_usage` of them told no tokens and are unpriced. Without a price that is needed, all are.
+    """
+    cost = cost_of(usage, prices)
+    if cost is None:
+        return Spend(calls=calls, unpriced=calls)
+    return Spend(calls=calls, unpriced=without_usage, cost_usd=cost)
+
+
+def spend_on_device(seconds: Decimal, device_hour_usd: Decimal | None, *, calls: int, without_time: int = 0) -> Spend:
+    """Calls that held a device of ours for so long together; without a price of the hour all are unpriced."""
+    if device_hour_usd is None:
+        return Spend(calls=calls, unpriced=calls)
+    return Spend(calls=calls, unpriced=without_time, cost_usd=seconds * device_hour_usd / 3600)
+
+
 def total_cost(costs: Mapping[Any, Decimal | None]) -> tuple[Decimal, int]:
     """The sum of what is priced, and how many entries are not: shown beside it, never counted as 0."""
     priced = [cost for cost in costs.values() if cost is not None]

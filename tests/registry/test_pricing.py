@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 from registry.pricing import (
     InvalidUsage,
     Prices,
+    Spend,
     Usage,
     cost_of,
     cost_of_device,
+    spend_on_device,
+    spend_on_tokens,
     total_cost,
     usage_from_openai,
 )
@@ -100,3 +103,36 @@ def test_many_tiny_costs_add_up_exactly(counts):
     price = Prices(input_usd=D("0.000000001"), output_usd=D(0))
     costs = {index: cost_of(Usage(input=count), price) for index, count in enumerate(counts)}
     assert total_cost(costs)[0] == D(sum(counts)) * D("0.000000001") / 1_000_000
+
+
+def test_spend_adds_up_and_keeps_unpriced_calls_beside_the_sum():
+    both = Spend(calls=2, cost_usd=D("0.3")) + Spend(calls=1, unpriced=1)
+    assert both == Spend(calls=3, unpriced=1, cost_usd=D("0.3"))
+    assert (both.known_cost_usd, both.per(2)) == (None, None)
+
+
+def test_nothing_spent_is_known_to_cost_nothing():
+    assert (Spend().known_cost_usd, Spend().per(0)) == (D(0), None)
+
+
+def test_a_group_of_calls_costs_what_its_tokens_cost():
+    spend = spend_on_tokens(Usage(input=3_000_000, output=1), GPT_5, calls=7, without_usage=2)
+    assert spend == Spend(calls=7, unpriced=2, cost_usd=D("3.75001"))
+
+
+def test_a_group_without_a_price_is_unpriced_as_a_whole():
+    assert spend_on_tokens(Usage(input=1), None, calls=7) == Spend(calls=7, unpriced=7)
+    assert spend_on_device(D(90), None, calls=2) == Spend(calls=2, unpriced=2)
+
+
+def test_own_hardware_costs_its_seconds():
+    assert spend_on_device(D(90), D(4), calls=2) == Spend(calls=2, cost_usd=D("0.1"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=50))
+def test_the_sum_of_tokens_costs_the_sum_of_the_costs(calls):
+    each = [cost_of(Usage(input=a, output=b), GPT_5) for a, b in calls]
+    together = spend_on_tokens(
+        Usage(input=sum(a for a, _ in calls), output=sum(b for _, b in calls)), GPT_5, calls=len(calls)
+    )
+    assert together.cost_usd == sum(each, D(0))
