@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Q
 
 from evals.judging.completer import Prompt
-from evals.models import Benchmark, EvalRun, Problem, Score, ScoreStatus
+from evals.models import Benchmark, Comparison, EvalRun, Problem, Score, ScoreStatus
 from evals.refs import BenchmarkRef, ProblemRef, benchmark_ref
 from evals.scorers.scorer import ProblemSpec
 from evals.statistics.paired import PairedDifference, paired_difference
@@ -49,6 +49,19 @@ def find_problem(ref: ProblemRef) -> Problem:
     )
     if found is None:
         raise NotFound(f"there is no problem {ref}")
+    return found
+
+
+def find_comparison(comparison_id: int) -> Comparison:
+    """With its problem, judge and calls. Raises NotFound."""
+    found = (
+        Comparison.objects.filter(pk=comparison_id)
+        .select_related("problem__benchmark", "judge")
+        .prefetch_related("calls")
+        .first()
+    )
+    if found is None:
+        raise NotFound("no such comparison")
     return found
 
 

@@ -108,6 +108,12 @@ async def judge_pair(
     return Judgement(pair=pair, verdict=combined(decisive[0].side, decisive[1].side), calls=tuple(calls))
 
 
+def late(pair: Pair, why: str) -> Judgement:
+    """A pair on which the judge was given up."""
+    call = Call(order=ORDERS[0], cache_key="", verdict=Verdict.ERROR, error=why)
+    return Judgement(pair=pair, verdict=PairVerdict.ERROR, calls=(call,))
+
+
 def combined(first: PairVerdict, second: PairVerdict) -> PairVerdict:
     """What two orders come to."""
     for undecided in (PairVerdict.ERROR, PairVerdict.INVALID):

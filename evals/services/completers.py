@@ -17,12 +17,18 @@ from django.conf import settings
 from django.utils import timezone
 
 from evals.judging.completer import Completion, CompletionFailed, CompletionRefused, Prompt
+from evals.judging.prompt import PROMPT_DIGEST
+from evals.judging.verdict import PARSER_VERSION
+from evals.models import JudgeVersion
+from evals.services.event_streams import CONTENT_TYPE, reply_of_stream
 from registry import outbound
 from registry.auth import internal_token
-from registry.errors import StropError
+from registry.errors import InvalidInput, StropError
 from registry.internal_token import Purpose
 from registry.models import PriceCard
+from registry.price_cards import prices_of_card
 from registry.pricing import InvalidUsage, Prices, Usage, cost_of, usage_from_openai
+from registry.services import parse_checkpoint_name
 from registry.tenancy import tenant
 
 MAX_TRIES = 4
@@ -107,8 +113,9 @@ class HttpCompleter:
         if response.status_code != 200:
             raise CompletionFailed(f"status {response.status_code}")
         try:
-            return json.loads(text)
-        except ValueError as error:
+            is_stream = response.headers.get("content-type", "").startswith(CONTENT_TYPE)
+            return reply_of_stream(text) if is_stream else json.loads(text)
+        except (ValueError, AttributeError, TypeError) as error:
             raise CompletionFailed("the reply is not JSON") from error
 
     def _completion(self, reply: Any, *, is_raw: bool, latency_ms: float) -> Completion:
@@ -156,18 +163,28 @@ def judge_completer(project_id: UUID, *, base_checkpoint: str) -> HttpCompleter:
     )
 
 
+def completer_of(judge: JudgeVersion) -> HttpCompleter:
+    """Asks the model this judge is made of: the judge of the settings, or a checkpoint through our gateway.
+
+    Raises InvalidInput where the version cannot judge any more: other settings now, or another prompt or parser.
+    """
+    if (judge.prompt_digest, judge.parser_version) != (PROMPT_DIGEST, PARSER_VERSION):
+        raise InvalidInput("this version was asked with another prompt or parser; judge again to make a new version")
+    if settings.JUDGE_URL and judge.model == settings.JUDGE_MODEL:
+        return judge_completer(judge.project_id, base_checkpoint="")
+    try:
+        parse_checkpoint_name(judge.model)
+    except InvalidInput:
+        now = settings.JUDGE_MODEL if settings.JUDGE_URL else "no judge but the policy's own base"
+        raise InvalidInput(f"{judge.model} cannot be asked: the settings (STROP_JUDGE_URL) name {now}") from None
+    return GatewayCompleter(judge.project_id, judge.model, source="judge")
+
+
 def prices_of(project_id: UUID, model: str) -> Prices | None:
     """The price card that is valid now; None when the model has none."""
     with tenant(project_id):
         card = PriceCard.objects.filter(model=model, valid_from__lte=timezone.now()).order_by("-valid_from").first()
-    if card is None:
-        return None
-    return Prices(
-        input_usd=card.input_usd,
-        output_usd=card.output_usd,
-        cache_read_usd=card.cache_read_usd,
-        cache_write_usd=card.cache_write_usd,
-    )
+    return None if card is None else prices_of_card(card)
 
 
 class _TryAgain(Exception):

@@ -4,16 +4,18 @@ Shown beside the gate's decision, never part of it.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from evals.judge_record import beside_tests, judgements_of
 from evals.judging.completer import Completer
 from evals.judging.pairwise import Call, Judge, Judgement, Pair, PairVerdict, judge_pair
-from evals.judging.trust import trust_in, verdict_of_tests
+from evals.judging.trust import trust_in
 from evals.models import Comparison, EvalRun, JudgeCall, JudgeVersion, Problem, Score
 from evals.selectors import prompt_of
+from evals.services.canaries import standing_of
 from evals.services.runs import storable
 from evals.statistics.wins import win_rate
 from registry.tenancy import tenant
@@ -63,7 +65,8 @@ def report(judge: JudgeVersion, *, left: str, right: str) -> dict[str, Any]:
         for verdict in Comparison.objects.filter(judge=judge, left=left, right=right).values_list("verdict", flat=True)
     ]
     rate = win_rate([_result(verdict) for verdict in verdicts])
-    trust = trust_in(_beside_tests(judge))
+    beside = beside_tests(judgements_of(judge)).get(judge.pk, [])
+    trust = trust_in(beside, canaries=standing_of(judge))
     agreement = trust.agreement
     return {
         "name": judge.name, "model": judge.model, "num_pairs": len(verdicts),
@@ -73,7 +76,7 @@ def report(judge: JudgeVersion, *, left: str, right: str) -> dict[str, Any]:
         "agreement": agreement.agreement.share, "agreement_low": agreement.agreement.low,
         "agreement_high": agreement.agreement.high, "num_compared": agreement.n,
         "kappa": agreement.kappa, "kappa_low": agreement.kappa_low, "kappa_high": agreement.kappa_high,
-        "has_vote": trust.has_vote, "sentence": trust.sentence,
+        "has_vote": trust.has_vote, "is_paused": trust.is_paused, "sentence": trust.sentence,
     }  # fmt: skip
 
 
@@ -152,14 +155,14 @@ def _record(judge: JudgeVersion, problem: Problem, judgement: Judgement, *, left
         },
     )  # fmt: skip
     if is_new:
-        JudgeCall.objects.bulk_create(_call_row(comparison, judge, call) for call in judgement.calls)
+        JudgeCall.objects.bulk_create(call_row(comparison, judge.pk, call) for call in judgement.calls)
 
 
-def _call_row(comparison: Comparison, judge: JudgeVersion, call: Call) -> JudgeCall:
+def call_row(comparison: Comparison, judge_id: int | None, call: Call) -> JudgeCall:
     """The verdict is stored with the order taken out: left or right, not A or B."""
     return JudgeCall(
         comparison=comparison,
-        judge=judge,
+        judge_id=judge_id,
         order=call.order,
         cache_key=call.cache_key,
         verdict=call.side.value,
@@ -169,27 +172,6 @@ def _call_row(comparison: Comparison, judge: JudgeVersion, call: Call) -> JudgeC
         cost_usd=call.cost_usd,
         latency_ms=call.latency_ms,
     )
-
-
-def _beside_tests(judge: JudgeVersion) -> list[tuple[PairVerdict, PairVerdict | None]]:
-    comparisons = list(Comparison.objects.filter(judge=judge, by=BY_JUDGE, problem__isnull=False).order_by("id"))
-    values = _test_values(comparisons)
-    return [
-        (
-            PairVerdict(one.verdict),
-            verdict_of_tests(values.get((one.left, one.problem_id)), values.get((one.right, one.problem_id))),
-        )
-        for one in comparisons
-    ]
-
-
-def _test_values(comparisons: list[Comparison]) -> Mapping[tuple[str, int | None], float | None]:
-    names = {name for one in comparisons for name in (one.left, one.right)}
-    rows = Score.objects.filter(
-        run__isnull=False, scorer="unit_tests", repeat=0, problem_id__in={one.problem_id for one in comparisons}
-    ).values_list("run__checkpoint", "run__model", "problem_id", "value")
-    by_name = ((checkpoint or model, problem, value) for checkpoint, model, problem, value in rows)
-    return {(name, problem): value for name, problem, value in by_name if name in names}
 
 
 def _name(run: EvalRun) -> str:

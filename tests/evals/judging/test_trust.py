@@ -1,5 +1,6 @@
 import pytest
 
+from evals.judging.canaries import Standing
 from evals.judging.pairwise import PairVerdict
 from evals.judging.trust import trust_in, verdict_of_tests
 
@@ -43,3 +44,18 @@ def test_nothing_judged_is_no_vote():
 
 def test_neither_side_better_is_one_category():
     assert trust_in([(TIE, BOTH_BAD)] * 3 + [(LEFT, RIGHT)]).agreement.agreement.successes == 3
+
+
+GOOD = [(LEFT, LEFT)] * 12 + [(RIGHT, RIGHT)] * 12
+
+
+def test_a_judge_that_failed_its_canaries_is_paused_however_well_it_agrees():
+    trust = trust_in(GOOD, canaries=Standing.FAILED)
+    assert (trust.has_vote, trust.is_paused) == (False, True)
+    assert trust.sentence.endswith("paused for rewards and gates, because it failed its canaries")
+
+
+@pytest.mark.parametrize("standing", [Standing.PASSED, Standing.NOT_RUN, Standing.INCONCLUSIVE])
+def test_canaries_that_found_nothing_leave_the_vote_to_the_agreement(standing):
+    trust = trust_in(GOOD, canaries=standing)
+    assert (trust.has_vote, trust.is_paused) == (True, False)
