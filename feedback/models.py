@@ -488,6 +488,22 @@ class LatencyRollup(CheckpointColumns):
         return f"{self.turns} turns in bucket {self.bucket}"
 
 
+class BusyRollup(TenantModel):
+    """How long, of the answers begun in one hour, at least one of our own weights was at work: what a device was held.
+
+    An answer belongs to the hour it began in; time in which several overlap counts once.
+    """
+
+    hour = models.DateTimeField()  # its first moment, in UTC
+    busy_us = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "hour"], name="one_busy_rollup")]
+
+    def __str__(self) -> str:
+        return f"{self.busy_us / 1e6:.1f} s in {self.hour:%F %H}h"
+
+
 class DirtyHour(TenantModel):
     """An hour whose turns or signals have changed since it was counted, marked by triggers in the same transaction.
 

@@ -200,6 +200,24 @@ _COUNTS: dict[str, tuple[str, str]] = {  # table -> (columns after project_id, t
         GROUP BY dirty.hour, t.policy, t.version, t.model, t.source, of.measure, 8
         """,
     ),
+    "feedback_busyrollup": (
+        "hour, busy_us",
+        f"""
+        SELECT %(project)s::uuid, hour,
+          sum(greatest(0, ended_us - greatest(began_us, coalesce(reached_us, began_us))))::bigint
+        FROM (
+          SELECT hour, began_us, ended_us, max(ended_us) OVER (
+            PARTITION BY hour ORDER BY began_us, ended_us ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+          ) AS reached_us
+          FROM (
+            SELECT dirty.hour, span.began_us, span.began_us + {_MICROSECONDS} AS ended_us
+            {_TURNS}
+            CROSS JOIN LATERAL (SELECT (extract(epoch FROM t.at - dirty.hour) * 1000000)::bigint AS began_us) span
+            WHERE t.version IS NOT NULL AND t.latency_ms IS NOT NULL AND t.source <> 'import'
+          ) spans
+        ) ordered GROUP BY hour
+        """,  # noqa: S608 - literals above
+    ),
     "feedback_signalrollup": (
         "hour, policy, version, model, source, kind, signals",
         """
