@@ -1,0 +1,147 @@
+"""Cost against quality on one benchmark: for each checkpoint and model the mean cost of a problem and the mean score.
+
+Both carry an interval clustered by family. Costs are log-normal: the interval is symmetric on the logarithmic axis.
+"""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from scipy.special import ndtri
+
+from console.reads.spending.ledger import Ledger
+from evals.models import Benchmark, EvalRun, RunState, Score
+from evals.statistics.means import clustered_standard_error
+from evals.statistics.proportions import wilson_at
+from registry.models import PriceCard
+from registry.price_cards import all_cards, card_at, prices_of_card
+from registry.pricing import InvalidUsage, Usage, cost_of
+
+MAX_RUNS = 200
+MAX_ANSWERS = 60_000
+Z = float(ndtri(0.975))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rated:
+    """One side on one benchmark. Costs are None where an answer is unpriced."""
+
+    name: str
+    version: int | None
+    quality: float | None  # None: nothing scored
+    quality_low: float
+    quality_high: float
+    interval: str
+    num_scored: int
+    cost_usd: float | None  # mean of a problem
+    cost_low: float | None  # None: a single problem
+    cost_high: float | None
+    num_unpriced: int
+    median_tokens: float | None
+
+
+def benchmarks(since: datetime, until: datetime) -> list[Benchmark]:
+    """Those with a run in this time, by name."""
+    runs = EvalRun.objects.filter(started_at__gte=since, started_at__lt=until).exclude(state=RunState.FAILED)
+    return list(Benchmark.objects.filter(pk__in=runs.values("benchmark")).order_by("name", "-version")[:100])
+
+
+def rated(benchmark: Benchmark, ledger: Ledger) -> list[Rated]:
+    """The newest run of each side in the ledger's time. Three queries."""
+    runs = EvalRun.objects.filter(
+        benchmark=benchmark, started_at__gte=ledger.since, started_at__lt=ledger.until
+    ).exclude(state=RunState.FAILED)
+    newest: dict[str, EvalRun] = {}
+    for run in runs.order_by("-started_at", "-id")[:MAX_RUNS]:
+        newest.setdefault(run.checkpoint or run.model or "", run)
+    answers: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    rows = Score.objects.filter(run__in=newest.values()).order_by("run_id", "problem_id", "repeat")
+    for row in rows.values("run_id", "problem__slices", "value", "latency_ms", "usage", "cost_usd")[:MAX_ANSWERS]:
+        answers[row["run_id"]].append(row)
+    cards = all_cards()
+    return [_rated(name, run, answers[run.id], cards, ledger) for name, run in sorted(newest.items())]
+
+
+def _rated(name: str, run: EvalRun, answers: list[dict[str, Any]], cards: list[PriceCard], ledger: Ledger) -> Rated:
+    scored = [row for row in answers if row["value"] is not None]
+    quality, low, high, interval = _quality(scored)
+    costs = _own_costs(name, answers, ledger) if run.checkpoint else _model_costs(run, answers, cards)
+    priced = [cost for cost in costs if cost is not None]
+    is_priced = bool(priced) and len(priced) == len(costs)
+    mean = sum(priced) / len(priced) if is_priced else None
+    cost_low, cost_high = _log_bounds(mean, priced, [_family(row, i) for i, row in enumerate(answers)])
+    tokens = sorted(row["usage"]["output"] for row in answers if isinstance(row["usage"].get("output"), int))
+    _, at, version = name.rpartition("@")
+    return Rated(
+        name=name,
+        version=int(version) if run.checkpoint and at and version.isdigit() else None,
+        quality=quality,
+        quality_low=low,
+        quality_high=high,
+        interval=interval,
+        num_scored=len(scored),
+        cost_usd=mean,
+        cost_low=cost_low,
+        cost_high=cost_high,
+        num_unpriced=len(costs) - len(priced),
+        median_tokens=float(tokens[len(tokens) // 2]) if tokens else None,
+    )
+
+
+def _quality(scored: list[dict[str, Any]]) -> tuple[float | None, float, float, str]:
+    values = [float(row["value"]) for row in scored]
+    if not values:
+        return None, 0.0, 1.0, "wilson_clustered"
+    mean = sum(values) / len(values)
+    error = clustered_standard_error(values, [_family(row, i) for i, row in enumerate(scored)])
+    tosses = mean * (1 - mean) / len(values)
+    effect = max(1.0, error**2 / tosses) if error is not None and tosses else 1.0
+    low, high = wilson_at(mean, len(values) / effect)
+    return mean, low, high, "wilson_clustered"
+
+
+def _own_costs(name: str, answers: list[dict[str, Any]], ledger: Ledger) -> list[float | None]:
+    """What the device seconds of an answer cost on average, shared out by how long each took."""
+    entry = next((one for one in ledger.entries if (one.name, one.purpose) == (name, "proving")), None)
+    each = entry.spend.per(entry.spend.calls) if entry else None
+    known = [row["latency_ms"] for row in answers if row["latency_ms"]]
+    if each is None or not known or not each:
+        return [None] * len(answers)
+    mean_ms = sum(known) / len(known)
+    return [float(each) * (row["latency_ms"] or mean_ms) / mean_ms for row in answers]
+
+
+def _model_costs(run: EvalRun, answers: list[dict[str, Any]], cards: list[PriceCard]) -> list[float | None]:
+    """As billed, else by the card of the hour the run started in."""
+    card = card_at(cards, run.model or "", run.started_at.replace(minute=0, second=0, microsecond=0))
+    costs = [row["cost_usd"] if row["cost_usd"] is not None else _by_card(row["usage"], card) for row in answers]
+    return [None if cost is None else float(cost) for cost in costs]
+
+
+def _by_card(told: dict[str, Any], card: PriceCard | None) -> Decimal | None:
+    counts = {kind: told[kind] for kind in ("input", "cache_read", "cache_write", "output") if kind in told}
+    if card is None or "output" not in counts or not all(isinstance(n, int) for n in counts.values()):
+        return None
+    try:
+        return cost_of(Usage(**counts), prices_of_card(card))
+    except InvalidUsage:
+        return None
+
+
+def _log_bounds(mean: float | None, costs: list[float], families: list[object]) -> tuple[float | None, float | None]:
+    """mean * exp(-+ z * SE / mean); None for a single problem or a cost of 0."""
+    if not mean or len(costs) < 2:
+        return None, None
+    error = clustered_standard_error(costs, families)
+    if error is None:
+        return None, None
+    factor = math.exp(Z * error / mean)
+    return mean / factor, mean * factor
+
+
+def _family(row: dict[str, Any], index: int) -> object:
+    family = row["problem__slices"].get("family")
+    return ("alone", index) if family is None else ("family", str(family))

@@ -1,0 +1,53 @@
+"""What was spent, by whom and for what."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from registry.pricing import Spend, Usage
+
+PURPOSES = ("inference", "rollouts", "proving", "judging", "training")
+PURPOSE_OF_SOURCE = {
+    "production": "inference",
+    "playground": "inference",
+    "simulated": "rollouts",
+    "eval": "proving",
+    "judge": "judging",
+}  # what was imported was paid for elsewhere
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """What one checkpoint or model spent for one purpose."""
+
+    name: str  # <policy>@<version>, or a model's
+    policy: str | None  # None: an external model
+    version: int | None
+    purpose: str
+    spend: Spend
+    seconds: Decimal = Decimal(0)  # of our own devices
+    usage: Usage = field(default_factory=Usage)  # tokens that are known
+
+
+def merged(entries: Iterable[Entry]) -> list[Entry]:
+    found: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        before = found.get((entry.name, entry.purpose))
+        found[entry.name, entry.purpose] = entry if before is None else _sum(before, entry)
+    return list(found.values())
+
+
+def _sum(one: Entry, other: Entry) -> Entry:
+    return Entry(
+        name=one.name,
+        policy=one.policy,
+        version=one.version,
+        purpose=one.purpose,
+        spend=one.spend + other.spend,
+        seconds=one.seconds + other.seconds,
+        usage=_added(one.usage, other.usage),
+    )
+
+
+def _added(one: Usage, other: Usage) -> Usage:
+    return Usage(**{kind: value + other.to_json()[kind] for kind, value in one.to_json().items()})

@@ -1,0 +1,110 @@
+"""Answers to benchmarks and judgements by external models.
+
+Those that our own weights gave came through the gateway and are turns already: they are not read here again.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from console.reads.spending.entries import Entry
+from console.reads.spending.rows import CARDS, prices, rows, usage
+from evals.models import CanaryRun, RunState
+from registry.models import Policy
+from registry.price_cards import Rates
+from registry.pricing import Spend, spend_on_tokens
+
+MAX_CANARY_RUNS = 5_000
+
+# Tokens of a JSON usage, and the sums over rows that carry no cost of their own but tell their tokens.
+_COUNTED = """
+  count(*) AS calls, coalesce(sum(of.cost_usd), 0) AS cost, count(of.cost_usd) AS priced,
+  count(*) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL) AS counted,
+  coalesce(sum(told.input) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL), 0) AS input,
+  coalesce(sum(told.cache_read) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL), 0) AS cache_read,
+  coalesce(sum(told.cache_write) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL), 0) AS cache_write,
+  coalesce(sum(told.output) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL), 0) AS output
+"""
+_TOLD = """
+CROSS JOIN LATERAL (
+  SELECT CASE WHEN jsonb_typeof(of.usage->'input') = 'number' THEN (of.usage->>'input')::numeric END AS input,
+    CASE WHEN jsonb_typeof(of.usage->'cache_read') = 'number' THEN (of.usage->>'cache_read')::numeric END AS cache_read,
+    CASE WHEN jsonb_typeof(of.usage->'cache_write') = 'number' THEN (of.usage->>'cache_write')::numeric END
+      AS cache_write,
+    CASE WHEN jsonb_typeof(of.usage->'output') = 'number' THEN (of.usage->>'output')::numeric END AS output) told
+"""
+
+
+def answers_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime) -> list[Entry]:
+    """Answers to benchmarks by external models; a run belongs to the hour it started in."""
+    found = rows(
+        f"""
+        WITH {CARDS}
+        SELECT run.model, cards.id AS card, {_COUNTED}
+        FROM evals_evalrun run JOIN evals_score of ON of.run_id = run.id {_TOLD}
+        LEFT JOIN cards ON cards.model = run.model AND date_trunc('hour', run.started_at, 'UTC') >= cards.valid_from
+          AND (cards.valid_to IS NULL OR date_trunc('hour', run.started_at, 'UTC') < cards.valid_to)
+        WHERE run.project_id = %(project)s AND run.started_at >= %(since)s AND run.started_at < %(until)s
+          AND run.model IS NOT NULL AND of.status <> 'error'
+        GROUP BY run.model, cards.id
+        """,  # noqa: S608 - literals above
+        since,
+        until,
+    )
+    return [_billed(row, "proving", rates) for row in found]
+
+
+def judgements_of_models(
+    rates: Mapping[int, Rates], own: Sequence[str], since: datetime, until: datetime
+) -> list[Entry]:
+    found = rows(
+        f"""
+        WITH {CARDS}
+        SELECT judge.model, cards.id AS card, {_COUNTED}
+        FROM evals_judgecall of JOIN evals_judgeversion judge ON judge.id = of.judge_id {_TOLD}
+        LEFT JOIN cards ON cards.model = judge.model AND date_trunc('hour', of.created_at, 'UTC') >= cards.valid_from
+          AND (cards.valid_to IS NULL OR date_trunc('hour', of.created_at, 'UTC') < cards.valid_to)
+        WHERE of.project_id = %(project)s AND of.created_at >= %(since)s AND of.created_at < %(until)s
+          AND of.verdict <> 'error'
+        GROUP BY judge.model, cards.id
+        """,  # noqa: S608 - literals above
+        since,
+        until,
+    )
+    return [_billed(row, "judging", rates) for row in found if not _is_ours(row["model"], own)]
+
+
+def canaries_of_models(own: Sequence[str], since: datetime, until: datetime) -> list[Entry]:
+    runs = CanaryRun.objects.filter(state=RunState.DONE, finished_at__gte=since, finished_at__lt=until)
+    found = runs.values_list("judge__model", "num_calls", "num_unpriced", "cost_usd").order_by("-finished_at")
+    return [
+        Entry(
+            name=model,
+            policy=None,
+            version=None,
+            purpose="judging",
+            spend=Spend(calls=calls, unpriced=unpriced, cost_usd=cost or Decimal(0)),
+        )
+        for model, calls, unpriced, cost in found[:MAX_CANARY_RUNS]
+        if not _is_ours(model, own)
+    ]
+
+
+def _billed(row: Mapping[str, Any], purpose: str, rates: Mapping[int, Rates]) -> Entry:
+    """Calls that were billed when they were made, and those whose tokens a card prices now."""
+    spend = Spend(calls=int(row["priced"]), cost_usd=row["cost"])
+    if unbilled := int(row["calls"] - row["priced"]):
+        silent = unbilled - int(row["counted"])
+        spend += spend_on_tokens(usage(row), prices(row, rates), calls=unbilled, without_usage=silent)
+    return Entry(name=row["model"], policy=None, version=None, purpose=purpose, spend=spend, usage=usage(row))
+
+
+def own_policies() -> list[str]:
+    return list(Policy.objects.values_list("name", flat=True))
+
+
+def _is_ours(model: str, own: Sequence[str]) -> bool:
+    """Answered through the gateway, so that its calls are turns already."""
+    policy, at, version = model.rpartition("@")
+    return bool(at) and policy in own and version.isdigit()

@@ -1,0 +1,102 @@
+"""Turns, from their hourly rollups: of external models by tokens, of our own weights by device seconds.
+
+A device second of an hour is shared out by latency: a turn's latency x (time in which at least one answer was being
+made / sum of latencies), over all turns of our own weights in that hour. One device is assumed to answer.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from console.reads.spending.entries import PURPOSE_OF_SOURCE, Entry
+from console.reads.spending.rows import CARDS, hour_price, prices, rows, usage
+from registry.price_cards import Rates
+from registry.pricing import Spend, spend_on_device, spend_on_tokens
+
+
+def turns_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime) -> list[Entry]:
+    found = rows(
+        f"""
+        WITH {CARDS}
+        SELECT r.model, r.source, cards.id AS card, sum(r.turns) AS calls, sum(r.turns - r.with_usage) AS without_usage,
+          sum(r.input_tokens) AS input, sum(r.cache_read_tokens) AS cache_read,
+          sum(r.cache_write_tokens) AS cache_write, sum(r.output_tokens) AS output, sum(r.reasoning_tokens) AS reasoning
+        FROM feedback_turnrollup r LEFT JOIN cards ON cards.model = r.model AND r.hour >= cards.valid_from
+          AND (cards.valid_to IS NULL OR r.hour < cards.valid_to)
+        WHERE r.project_id = %(project)s AND r.hour >= %(since)s AND r.hour < %(until)s
+          AND r.model IS NOT NULL AND r.source = ANY(%(sources)s)
+        GROUP BY r.model, r.source, cards.id
+        """,  # noqa: S608 - one literal above
+        since,
+        until,
+    )
+    return [
+        Entry(
+            name=row["model"],
+            policy=None,
+            version=None,
+            purpose=PURPOSE_OF_SOURCE[row["source"]],
+            spend=_on_tokens(row, rates),
+            usage=usage(row),
+        )
+        for row in found
+    ]
+
+
+def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) -> list[Entry]:
+    found = rows(
+        f"""
+        WITH {CARDS},
+        hours AS (
+          SELECT hour, sum(latency_us) AS latency_us FROM feedback_turnrollup
+          WHERE project_id = %(project)s AND hour >= %(since)s AND hour < %(until)s AND version IS NOT NULL
+            AND source = ANY(%(sources)s)
+          GROUP BY hour)
+        SELECT r.policy, r.version, r.source, cards.id AS card, sum(r.turns) AS calls,
+          sum(r.turns - CASE WHEN busy.busy_us IS NULL THEN 0 ELSE r.with_latency END) AS without_time,
+          coalesce(sum(r.latency_us::numeric * busy.busy_us / nullif(hours.latency_us, 0)), 0) / 1000000 AS seconds,
+          sum(r.input_tokens) AS input, sum(r.cache_read_tokens) AS cache_read,
+          sum(r.cache_write_tokens) AS cache_write, sum(r.output_tokens) AS output, sum(r.reasoning_tokens) AS reasoning
+        FROM feedback_turnrollup r JOIN hours USING (hour)
+        LEFT JOIN feedback_busyrollup busy ON busy.project_id = r.project_id AND busy.hour = r.hour
+        LEFT JOIN cards ON cards.model = %(hardware)s AND r.hour >= cards.valid_from
+          AND (cards.valid_to IS NULL OR r.hour < cards.valid_to)
+        WHERE r.project_id = %(project)s AND r.hour >= %(since)s AND r.hour < %(until)s
+          AND r.version IS NOT NULL AND r.source = ANY(%(sources)s)
+        GROUP BY r.policy, r.version, r.source, cards.id
+        """,  # noqa: S608 - one literal above
+        since,
+        until,
+    )
+    return [
+        Entry(
+            name=f"{row['policy']}@{row['version']}",
+            policy=row["policy"],
+            version=row["version"],
+            purpose=PURPOSE_OF_SOURCE[row["source"]],
+            spend=spend_on_device(
+                row["seconds"], hour_price(row, rates), calls=row["calls"], without_time=row["without_time"]
+            ),
+            seconds=row["seconds"],
+            usage=usage(row),
+        )
+        for row in found
+    ]
+
+
+def num_imported(since: datetime, until: datetime) -> int:
+    found = rows(
+        """
+        SELECT coalesce(sum(turns), 0) AS turns FROM feedback_turnrollup
+        WHERE project_id = %(project)s AND hour >= %(since)s AND hour < %(until)s AND source = 'import'
+        """,
+        since,
+        until,
+    )
+    return int(found[0]["turns"])
+
+
+def _on_tokens(row: Mapping[str, Any], rates: Mapping[int, Rates]) -> Spend:
+    return spend_on_tokens(
+        usage(row), prices(row, rates), calls=int(row["calls"]), without_usage=int(row["without_usage"])
+    )

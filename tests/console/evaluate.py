@@ -1,0 +1,179 @@
+"""Rows for the Evaluate pages and Costs, as runs, judges and users leave them behind.
+
+Every function runs inside `with tenant(project.id):`.
+"""
+
+import random
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.utils import timezone
+
+from evals.judging.prompt import PROMPT_DIGEST
+from evals.judging.verdict import PARSER_VERSION
+from evals.models import Benchmark, CanaryRun, Comparison, EvalRun, JudgeCall, JudgeVersion, Problem, Score
+from feedback.services.rollups import count_all_dirty
+from registry.models import PriceCard
+from registry.tenancy import current_project_id, tenant
+
+FAMILIES = ("add", "sort", "text", "dates")
+
+
+def make_benchmark(name: str = "editor-gate", *, version: int = 1, size: int = 40, **columns: Any) -> Benchmark:
+    benchmark = Benchmark.objects.create(name=name, version=version)
+    Problem.objects.bulk_create(
+        Problem(
+            benchmark=benchmark,
+            problem_id=f"{FAMILIES[i % len(FAMILIES)]}/{i}",
+            prompt=f"def solve_{i}(a):\n    return",
+            slices={"family": FAMILIES[i % len(FAMILIES)], "half": ("seen families", "unseen families")[i // 2 % 2]},
+            **columns,
+        )
+        for i in range(size)
+    )
+    return benchmark
+
+
+def make_run(
+    benchmark: Benchmark, name: str, *, solves: float = 0.5, seed: int = 1, cost: Decimal | None = None, **columns: Any
+) -> EvalRun:
+    """A finished run that solves this share of the problems, the same ones for one seed as far as they go."""
+    of = {"checkpoint": name} if "@" in name else {"model": name}
+    run = EvalRun.objects.create(**{"benchmark": benchmark, "scorer": "unit_tests", "state": "done"} | of | columns)
+    chance = random.Random(seed)
+    scores = []
+    for i, problem in enumerate(Problem.objects.filter(benchmark=benchmark).order_by("id")):
+        is_lost = i % 19 == 18
+        value = None if is_lost else float(chance.random() < solves)
+        scores.append(
+            Score(
+                run=run,
+                problem=problem,
+                scorer="unit_tests",
+                status="infra" if is_lost else "scored",
+                value=value,
+                output=f" a + {i}\n    # {name}",
+                explanation="3 of 3 tests passed" if value else "assert solve(1) == 2, found 1",
+                latency_ms=80.0 + 7 * i + 40 * solves,
+                usage={"input": 60, "output": 20 + i % 5},
+                cost_usd=cost,
+            )
+        )
+    Score.objects.bulk_create(scores)
+    return run
+
+
+def make_judge(name: str = "base", model: str = "editor@1", **columns: Any) -> JudgeVersion:
+    return JudgeVersion.objects.create(
+        **{"name": name, "model": model, "prompt_digest": PROMPT_DIGEST, "parser_version": PARSER_VERSION} | columns
+    )
+
+
+def make_judgement(
+    judge: JudgeVersion | None,
+    problem: Problem | None,
+    verdict: str,
+    *,
+    left: str = "editor@2",
+    right: str = "editor@1",
+    cost: Decimal | None = None,
+    raw: str = '{"rationale": "shorter", "verdict": "A"}',
+    **columns: Any,
+) -> Comparison:
+    """Judged in both orders, or by a person when there is no judge."""
+    comparison = Comparison.objects.create(
+        **{
+            "problem": problem, "left": left, "right": right, "by": "judge" if judge else "person", "judge": judge,
+            "verdict": verdict, "left_text": " a + 2", "right_text": " a * 2",
+        } | columns
+    )  # fmt: skip
+    if judge is not None:
+        for order in ("lr", "rl"):
+            JudgeCall.objects.create(
+                comparison=comparison,
+                judge=judge,
+                order=order,
+                cache_key=f"{comparison.pk}-{order}",
+                verdict=verdict,
+                raw="" if verdict == "error" else raw,
+                error="status 401" if verdict == "error" else "",
+                usage={} if verdict == "error" else {"input": 300, "output": 40},
+                cost_usd=cost,
+                latency_ms=None if verdict == "error" else 420.0,
+            )
+    return comparison
+
+
+def make_canaries(judge: JudgeVersion, standing: str = "failed", **columns: Any) -> CanaryRun:
+    won = standing == "failed"
+    return CanaryRun.objects.create(
+        **{
+            "judge": judge, "state": "done", "standing": standing, "requested_by": "ada", "num_calls": 4,
+            "num_unpriced": 4, "finished_at": timezone.now(),
+            "sentence": "1 of 2 canaries won (colon)" if won else "none of 2 canaries won",
+            "results": [
+                {
+                    "name": name,
+                    "verdict": verdict,
+                    "calls": [{"order": "lr", "verdict": verdict, "raw": '{"verdict": "A"}', "error": ""}],
+                }
+                for name, verdict in (("empty", "left"), ("colon", "right" if won else "left"))
+            ],
+        } | columns
+    )  # fmt: skip
+
+
+def make_card(model: str, *, at: datetime | None = None, **prices: Any) -> PriceCard:
+    at = at or timezone.now() - timedelta(days=40)
+    return PriceCard.objects.create(model=model, valid_from=at.replace(minute=0, second=0, microsecond=0), **prices)
+
+
+def count_hours() -> None:
+    """Bring the hourly counts up to date, as the workers do."""
+    count_all_dirty(current_project_id())
+
+
+def make_facts(project: Any) -> dict[str, int]:
+    """One problem, one judge and one comparison, for the table of addresses."""
+    with tenant(project.id):
+        problem = Problem.objects.filter(benchmark=make_benchmark(size=1)).get()
+        judge = make_judge()
+        return {"problem": problem.pk, "judge": judge.pk, "comparison": make_judgement(judge, problem, "left").pk}
+
+
+def make_evaluated(loop: Any) -> dict[str, Any]:
+    """Everything on top of `factories.make_loop`: runs, judges with verdicts, votes of people, prices, costs."""
+    from tests.console import factories
+
+    gate = make_benchmark()
+    runs = [
+        make_run(gate, "editor@1", solves=0.45),
+        make_run(gate, "editor@2", solves=0.6),
+        make_run(gate, "editor@3", solves=0.35),
+        make_run(gate, "gpt-5", solves=0.9, cost=Decimal("0.004")),
+    ]
+    make_run(make_benchmark("editor-old"), "editor@1")
+    base, outside = make_judge(), make_judge("judge", "judge-large")
+    problems = list(Problem.objects.filter(benchmark=gate).order_by("id"))
+    chance = random.Random(5)
+    for i, problem in enumerate(problems):
+        verdict = chance.choices(["left", "right", "tie", "both_bad", "invalid"], [5, 3, 2, 1, 1])[0]
+        make_judgement(base, problem, verdict)
+        make_judgement(outside, problem, chance.choice(["left", "tie"]), cost=Decimal("0.0012"))
+        if i % 3 == 0:
+            make_judgement(base, problem, chance.choice(["left", "right"]), left="editor@3", right="editor@2")
+            make_judgement(None, problem, chance.choice(["left", "tie", "right"]))
+    make_judgement(outside, problems[0], "error", left="editor@3")
+    make_canaries(base, "failed")
+    make_canaries(outside, "passed")
+    make_card("own hardware", device_hour_usd=Decimal("2.40"))
+    make_card("gpt-5", input_usd=Decimal("1.25"), cache_read_usd=Decimal("0.125"), output_usd=Decimal(10))
+    for i in range(4):
+        factories.make_turn(f"gpt-{i}", version=None, model="gpt-5", cache_read_tokens=30, source="production")
+        factories.make_turn(f"new-{i}", version=None, model="gpt-6-preview", outcome="reject")
+        factories.make_turn(f"proved-{i}", version=2, source="eval", outcome=None, signals=(), latency_ms=300.0)
+        factories.make_turn(f"judged-{i}", version=1, source="judge", outcome=None, signals=(), latency_ms=500.0)
+        factories.make_turn(f"played-{i}", version=1, source="simulated", latency_ms=250.0)
+    count_hours()
+    return {"gate": gate, "runs": runs, "base": base, "outside": outside, "problems": problems}

@@ -1,0 +1,259 @@
+"""Where money went: the published ways in which cost pages were wrong, each as a small input with the right answer."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal as D
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from console.reads.costs import costs
+from console.reads.spending.ledger import ledger
+from console.templatetags.money import usd_exact
+from evals.models import Problem
+from feedback.models import AgentSession
+from feedback.rollups import hour_of
+from feedback.services.record import record_items
+from feedback.wire import TurnItem, Usage
+from registry.tenancy import tenant
+from tests.console import evaluate, factories
+
+pytestmark = pytest.mark.django_db
+NOW = timezone.now()
+LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(days=30)
+PRICES = {"input_usd": D("2"), "cache_read_usd": D("0.5"), "output_usd": D("10")}
+
+
+@pytest.fixture
+def inside(project):
+    with tenant(project.id):
+        yield project
+
+
+def spent():
+    evaluate.count_hours()
+    return ledger(EARLIER, LATER)
+
+
+def answered(model="gpt-5", *, session=None, **columns):
+    columns = {"version": None, "model": model, "input_tokens": 20, "output_tokens": 10} | columns
+    return factories.make_turn(session or f"s-{random.random()}", **columns)
+
+
+def entry(book, name, purpose="inference"):
+    return next(one for one in book.entries if (one.name, one.purpose) == (name, purpose))
+
+
+# --- CASES D.20: cached tokens ---
+
+
+def test_d20_cached_tokens_are_counted_once_and_at_their_own_price(inside):
+    # usage {input 100, cached 80, output 10}: cost = 20 p_in + 80 p_cache + 10 p_out
+    evaluate.make_card("gpt-5", **PRICES)
+    answered(input_tokens=20, cache_read_tokens=80, output_tokens=10)
+    assert spent().total.cost_usd == (20 * D(2) + 80 * D("0.5") + 10 * D(10)) / 1_000_000
+
+
+def test_d20_without_a_price_for_cached_tokens_they_cost_what_input_costs(inside):
+    evaluate.make_card("gpt-5", input_usd=D(2), output_usd=D(10))
+    answered(input_tokens=20, cache_read_tokens=80, output_tokens=10)
+    assert spent().total.cost_usd == D("0.0003")
+
+
+# --- CASES D.22: unknown models, dated prices ---
+
+
+def test_d22_a_model_without_a_price_costs_null_and_is_counted_as_unpriced(inside):
+    answered("gpt-99-preview"), answered("gpt-99-preview")
+    book = spent()
+    assert (book.total.known_cost_usd, book.total.calls, book.total.unpriced) == (None, 2, 2)
+    assert costs(book).rows[0].per_accepted_usd is None
+
+
+def test_d22_a_price_valid_from_a_day_leaves_earlier_turns_as_they_were(inside):
+    day = hour_of(NOW - timedelta(days=2))
+    evaluate.make_card("gpt-5", at=day - timedelta(days=10), input_usd=D(1), output_usd=D(0))
+    answered(at=day - timedelta(seconds=1), input_tokens=1_000_000)
+    before = spent().total.cost_usd
+    evaluate.make_card("gpt-5", at=day, input_usd=D(3), output_usd=D(0))
+    assert (before, spent().total.cost_usd) == (D(1), D(1))
+    answered(at=day, input_tokens=1_000_000)
+    assert spent().total.cost_usd == D(4)
+
+
+def test_d22_a_card_prices_nothing_before_its_first_day(inside):
+    evaluate.make_card("gpt-5", at=NOW - timedelta(days=1), **PRICES)
+    answered(at=NOW - timedelta(days=3))
+    assert spent().total.unpriced == 1
+
+
+def test_d22_tokens_nobody_told_are_unpriced_beside_those_that_are_known(inside):
+    evaluate.make_card("gpt-5", **PRICES)
+    answered(input_tokens=500_000, output_tokens=0), answered(input_tokens=None, output_tokens=None)
+    total = spent().total
+    assert (total.cost_usd, total.calls, total.unpriced) == (D(1), 2, 1)
+
+
+# --- CASES D.23: nothing is counted twice ---
+
+
+def test_d23_a_session_with_nested_calls_costs_each_call_once_whatever_they_report(inside):
+    # parent and child both report a cost, and the parent's includes the child's: only each one's own tokens count
+    evaluate.make_card("gpt-5", **PRICES)
+    items = [
+        TurnItem(
+            id=name, session="nested", index=index, at=NOW - timedelta(minutes=5), model="gpt-5", prompt="p",
+            completion="c", usage=Usage(input=1000, output=0), metadata={"parent": parent, "cost_usd": reported},
+        )
+        for index, (name, parent, reported) in enumerate([("parent", None, 0.004), ("child", "parent", 0.002)])
+    ]  # fmt: skip
+    record_items(inside.id, items, received_at=NOW)
+    book = spent()
+    assert AgentSession.objects.get(session_id="nested").num_turns == 2
+    assert (book.total.cost_usd, book.total.calls) == (2 * D("0.002"), 2)
+
+
+def test_d23_answers_and_judgements_of_our_own_weights_are_turns_and_are_not_counted_again(inside):
+    policy = factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    run = evaluate.make_run(evaluate.make_benchmark(size=2), f"{policy.name}@1")
+    judge = evaluate.make_judge(model=f"{policy.name}@1")
+    evaluate.make_judgement(judge, Problem.objects.filter(benchmark=run.benchmark).first(), "left")
+    for second, source in ((0, "eval"), (2, "eval"), (4, "judge"), (6, "judge")):
+        factories.make_turn(
+            f"s{second}", at=hour_of(NOW) - timedelta(minutes=30, seconds=-second), source=source, latency_ms=1000.0,
+            signals=(), outcome=None,
+        )  # fmt: skip
+    book = spent()
+    assert {(one.purpose, one.spend.calls, one.spend.cost_usd) for one in book.entries} == {
+        ("proving", 2, D(2)),
+        ("judging", 2, D(2)),
+    }
+
+
+def test_d23_an_external_judge_is_booked_once_by_its_calls(inside):
+    judge = evaluate.make_judge("judge", "judge-large")
+    problem = Problem.objects.filter(benchmark=evaluate.make_benchmark(size=1)).get()
+    evaluate.make_judgement(judge, problem, "left", cost=D("0.0012"))
+    evaluate.make_judgement(judge, problem, "error", left="editor@3")
+    evaluate.make_canaries(judge, "passed", cost_usd=D("0.01"), num_calls=20, num_unpriced=0)
+    booked = entry(spent(), "judge-large", "judging").spend
+    assert (booked.calls, booked.unpriced, booked.cost_usd) == (22, 0, D("0.0124"))
+
+
+# --- CASES D.24: exact sums ---
+
+
+def test_d24_the_total_of_a_million_rows_at_a_billionth_is_the_exact_decimal_sum(inside):
+    # 1e-9 USD a token is 0.001 for a million; tokens 0 to 9 in turn, so 4.5 on average
+    evaluate.make_card("tiny", input_usd=D("0.001"), output_usd=D(0))
+    session = factories.make_turn("one", version=None, model="tiny", input_tokens=0, output_tokens=0).session
+    at = hour_of(NOW - timedelta(days=1))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO feedback_turn (project_id, turn_id, session_id, index, at, received_at, model, source,
+              input_tokens, output_tokens, num_completion_chars, has_logprobs, is_shown, is_excluded)
+            SELECT %s, 'm-' || i, %s, i, %s::timestamptz + i * interval '10 milliseconds', now(), 'tiny', 'production',
+              i %% 10, 0, 0, false, true, false
+            FROM generate_series(1, 1000000) i
+            """,
+            [inside.id, session.pk, at],
+        )
+    total = spent().total
+    assert (total.cost_usd, total.calls, total.unpriced) == (D("0.0045"), 1_000_001, 0)
+    assert usd_exact(total.cost_usd) == "$0.0045"
+
+
+def test_d24_costs_too_small_for_a_float_are_added_exactly(inside):
+    # in floats .1 + .2 is .30000000000000004
+    evaluate.make_card("a", input_usd=D("0.1"), output_usd=D(0)), evaluate.make_card("b", input_usd=D("0.2"))
+    answered("a", input_tokens=1, output_tokens=0), answered("b", input_tokens=1, output_tokens=0)
+    assert usd_exact(spent().total.cost_usd) == "$0.0000003"
+
+
+# --- Own hardware ---
+
+
+def own(second, latency_ms, **columns):
+    start = datetime(NOW.year, NOW.month, NOW.day, NOW.hour, tzinfo=UTC) - timedelta(hours=2)
+    columns = {"signals": (), "outcome": None} | columns
+    return factories.make_turn(f"own-{second}", at=start + timedelta(seconds=second), latency_ms=latency_ms, **columns)
+
+
+def test_without_a_price_of_the_hour_own_weights_are_unpriced_and_never_0(inside):
+    factories.make_policy()
+    own(0, 1000.0)
+    book = spent()
+    assert (book.has_device_price, book.total.known_cost_usd, book.total.unpriced) == (False, None, 1)
+    assert entry(book, "editor@1").seconds == 1
+
+
+def test_time_in_which_two_answers_share_a_device_is_paid_once_and_shared_by_latency(inside):
+    # 0 to 3 and 1 to 2 keep the device for 3 s; latencies 3 and 1 share them as 2.25 and .75
+    factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    own(0, 3000.0, version=1), own(1, 1000.0, version=2)
+    book = spent()
+    assert (entry(book, "editor@1").spend.cost_usd, entry(book, "editor@2").spend.cost_usd) == (D("2.25"), D("0.75"))
+
+
+def test_an_answer_without_a_time_is_unpriced(inside):
+    factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    own(0, 2000.0), own(5, None)
+    spend = entry(spent(), "editor@1").spend
+    assert (spend.calls, spend.unpriced, spend.cost_usd) == (2, 1, D(2))
+
+
+def test_training_costs_the_seconds_it_held_a_device(inside):
+    policy = factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    first = policy.checkpoints.get()
+    factories.make_update(policy, factories.make_batch(policy, []), parent=first, version=2, state="promoted")
+    factories.make_update(policy, factories.make_batch(policy, []), parent=first, version=3, state="training")
+    book = spent()
+    assert entry(book, "editor@2", "training").spend.cost_usd == D("21.3")
+    assert not [one for one in book.entries if one.name == "editor@3"]
+
+
+def test_simulated_sessions_are_rollouts_and_imports_are_nobodys_cost_here(inside):
+    factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    own(0, 1000.0, source="simulated"), own(5, 1000.0, source="import"), own(9, 1000.0, source="playground")
+    book = spent()
+    assert {one.purpose: one.spend.calls for one in book.entries} == {"rollouts": 1, "inference": 1}
+    assert book.num_imported == 1
+
+
+# --- What it bought ---
+
+
+def test_an_accepted_turn_costs_all_inference_over_those_accepted(inside):
+    evaluate.make_card("gpt-5", input_usd=D(1), output_usd=D(0))
+    for outcome in ("accept", "reject", "reject", "silence"):
+        answered(outcome=outcome, input_tokens=1_000_000)
+    found = costs(spent())
+    assert (found.rows[0].per_accepted_usd, found.per_accepted_usd) == (D(4), D(4))
+
+
+def test_a_solved_problem_costs_all_answers_over_those_that_solved(inside):
+    run = evaluate.make_run(evaluate.make_benchmark(size=10), "gpt-5", solves=0.5, cost=D("0.01"))
+    solved = run.scores.filter(value=1).count()
+    row = costs(spent()).rows[0]
+    assert row.bought.solved == solved and row.per_solved_usd == D("0.1") / solved
+
+
+def test_nothing_accepted_has_no_cost_for_each(inside):
+    evaluate.make_card("gpt-5", **PRICES)
+    answered(outcome="reject")
+    assert costs(spent()).rows[0].per_accepted_usd is None
+
+
+def test_another_projects_costs_are_not_seen(inside, other_project):
+    evaluate.make_card("gpt-5", **PRICES)
+    answered()
+    evaluate.count_hours()
+    with tenant(other_project.id):
+        assert ledger(EARLIER, LATER).entries == ()
