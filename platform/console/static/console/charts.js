@@ -92,6 +92,7 @@
   const figures = new Map();
   const draw = (box, figure) => {
     figures.set(box, figure);
+    if (figure.layout.height) box.style.height = `${figure.layout.height}px`; // as many rows as it has
     if (!box.clientWidth) return; // folded away; drawn when it is opened
     box.classList.remove("plot-empty");
     box.querySelector(".unknown")?.remove();
