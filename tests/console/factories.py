@@ -13,7 +13,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
 
-from evals.models import Score
+from evals.models import Benchmark, EvalRun, Problem, Score
 from feedback.models import AgentSession, Flag, Label, OutcomeCount, Turn, TurnPayload, UserSignal
 from feedback.services.rollups import count_all_dirty
 from jobs.models import Job
@@ -38,6 +38,7 @@ from rl_online.models import (
 )
 from rl_online.rewards.composite import DEFAULT_BODY
 from rl_online.rewards.update_config import UpdateConfig
+from rl_online.services.plans import gate_sampling
 
 
 def digest(*parts: object) -> str:
@@ -281,6 +282,28 @@ def make_dry_run(policy: Policy, *, state: str = "done", **columns: Any) -> DryR
         }
         | columns
     )
+
+
+def make_heldout(policy: Policy, checkpoint: Checkpoint, *, right: int, wrong: int) -> EvalRun:
+    """The checkpoint's answers to a gate benchmark that the plan names from now on."""
+    benchmark, _ = Benchmark.objects.get_or_create(name="gate", version=1)
+    LearningPlan.objects.filter(policy=policy).update(gate_benchmark="gate@1")
+    plan = LearningPlan.objects.get(policy=policy)
+    run = EvalRun.objects.create(
+        benchmark=benchmark,
+        checkpoint=str(checkpoint),
+        scorer="unit_tests",
+        sampling=gate_sampling(plan),
+        state="done",
+    )
+    for number in range(right + wrong):
+        problem, _ = Problem.objects.get_or_create(
+            benchmark=benchmark, problem_id=f"p/{number}", defaults={"prompt": "1 + 1 =", "slices": {"half": "seen"}}
+        )
+        Score.objects.create(
+            run=run, problem=problem, scorer="unit_tests", status="scored", value=float(number < right), output=" 2"
+        )
+    return run
 
 
 def make_engine(name: str = "engine-1", **columns: Any) -> EngineReport:
