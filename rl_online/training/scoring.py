@@ -9,8 +9,10 @@ from transformers import PreTrainedModel
 
 from rl_online.policy.load import choose_device, load_policy
 from rl_online.policy.logprobs import can_split, pad_rows, selected_logprobs
+from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.microbatch import micro_batches
-from rl_online.training.samples import TrainingSample
+from rl_online.training.samples import Stream, TrainingSample
+from rl_online.weights.manifest import verify_folder
 
 MAX_EAGER_LENGTH = 256  # eager attention keeps length^2 scores per head and layer
 
@@ -55,6 +57,17 @@ def score_samples(
         for index, values in zip(group, by_sample(logp_K, [samples[i] for i in group]), strict=True):
             found[index] = values
     return found
+
+
+def base_scorer(
+    folder: Path | None, config: UpdateConfig, samples: Sequence[TrainingSample], *, device: str
+) -> Scorer | None:
+    """Scores under the base in `folder` when something needs it; None leaves the parent as the reference."""
+    needs_base = config.base_kl > 0 or any(sample.stream is Stream.KTO for sample in samples)
+    if folder is None or not needs_base:
+        return None
+    verify_folder(folder)
+    return frozen_scorer(folder, device=device, max_tokens=config.micro_batch_tokens)
 
 
 def frozen_scorer(folder: Path, *, device: str, max_tokens: int) -> Scorer:
