@@ -68,8 +68,8 @@ def run_seed(seed: int, *, minutes: float, home: Path) -> dict[str, Any]:
 
 async def measure(
     checkpoint: str, exercises: list[Exercise], *, url: str, auth: httpx.Auth
-) -> dict[str, float | int | str]:
-    """How many of the answers work, with the 95 % Wilson interval."""
+) -> dict[str, Any]:
+    """How many of the answers work, with the 95 % Wilson interval, and to which problems."""
     bench, gate = Workbench(), asyncio.Semaphore(TOGETHER)
     async with httpx.AsyncClient(base_url=url, auth=auth, timeout=120, trust_env=False) as client:
 
@@ -87,6 +87,7 @@ async def measure(
     return {
         "checkpoint": checkpoint, "n": len(results), "works": sum(results),
         "share": share.share, "low": share.low, "high": share.high,
+        "solved": [exercise.problem_id for exercise, works in zip(exercises, results, strict=True) if works],
     }  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def report(seed: int, result: dict[str, Any]) -> dict[str, float | str]:
     """Every round in words on standard output, and the numbers to keep."""
     for number, (row, outcome) in enumerate(zip(result["checkpoints"][1:], result["rounds"], strict=False), 1):
         said = f"{outcome['decision']} {row['checkpoint']} after {outcome['seconds']:.0f} s"
-        print(f"seed {seed} round {number}: {said}, held-out {row['held_out']}")
+        print(f"seed {seed} round {number}: {said}, held-out {row['held_out']}", flush=True)
     for row in result["checkpoints"]:
         print(f"seed {seed} {row['checkpoint']}: {row['accepted']}/{row['turns']} accepted by users, {row['decision']}")
     first, last = result["first"], result["last"]
