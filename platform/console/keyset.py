@@ -34,7 +34,7 @@ class Cursor:
         return found
 
     def __str__(self) -> str:
-        return f"{self.at.isoformat() if isinstance(self.at, datetime) else self.at!r}~{self.id}"
+        return f"{self.at.isoformat() if isinstance(self.at, datetime) else repr(self.at)}~{self.id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
