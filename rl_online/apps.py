@@ -10,6 +10,7 @@ class RlOnlineConfig(AppConfig):
         from jobs import handlers
         from rl_online import receivers
         from rl_online.services import (
+            alarms,
             dry_runs,
             judging,
             problem_links,
@@ -29,6 +30,8 @@ class RlOnlineConfig(AppConfig):
         handlers.register(judging.JUDGE_JOB, judging.judge_job, queue="judge")
         handlers.register(scoring.SCORE_JOB, scoring.score_job)
         handlers.register(retention.RETENTION_JOB, retention.retention_job)
+        handlers.register(alarms.WATCH_JOB, alarms.watch_job)
+        handlers.schedule("rl_online.watch", 30, alarms.ask_to_watch)
         handlers.schedule("rl_online.retention", 24 * 3600, retention.ask_weekly)
         handlers.schedule("rl_online.consider", 2, updates.consider_all)
         turns_settled.connect(receivers.on_turns_settled, dispatch_uid="rl_online")

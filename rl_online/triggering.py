@@ -48,3 +48,39 @@ def decide_trigger(situation: Situation, rhythm: Rhythm) -> Trigger:
         if waited >= timedelta(minutes=rhythm.every_minutes):
             return Trigger(is_due=True, reason=f"{ready} are there and {rhythm.every_minutes} minutes have passed")
     return Trigger(is_due=False, reason=f"{ready} are there")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outlook:
+    """When the next update is likely to start by itself."""
+
+    seconds: float | None  # from now; 0: it is due; None: nobody can tell
+    by: str  # "count" or "time"; empty when nobody can tell
+
+
+UNFORESEEN = Outlook(seconds=None, by="")
+
+
+def foresee(situation: Situation, rhythm: Rhythm, *, turns_per_minute: float) -> Outlook:
+    """When it will be due if turns keep coming at this rate; with no turns coming, only what time alone decides.
+
+    Example: 83 of 384 turns, 50 a minute: by count in 301 / 50 min = 361 s.
+    """
+    if situation.is_paused or situation.is_updating:
+        return UNFORESEEN
+    found = []
+    if (enough_s := _until(rhythm.every_turns, situation.num_ready, turns_per_minute)) is not None:
+        found.append(Outlook(seconds=enough_s, by="count"))
+    since = situation.last_update_at or situation.oldest_ready_at
+    least_s = _until(rhythm.min_turns, situation.num_ready, turns_per_minute)
+    if rhythm.every_minutes is not None and since is not None and least_s is not None:
+        left_s = (since + timedelta(minutes=rhythm.every_minutes) - situation.now).total_seconds()
+        found.append(Outlook(seconds=max(0.0, left_s, least_s), by="time"))
+    return min(found, key=lambda outlook: outlook.seconds or 0.0, default=UNFORESEEN)
+
+
+def _until(wanted: int, ready: int, turns_per_minute: float) -> float | None:
+    """Seconds; None when they will never be there."""
+    if ready >= wanted:
+        return 0.0
+    return 60 * (wanted - ready) / turns_per_minute if turns_per_minute > 0 else None

@@ -149,8 +149,10 @@ def _reach(since: datetime | None, until: datetime | None) -> tuple[datetime, da
             """
         )
         first, last = cursor.fetchone()
-    now = timezone.now()
-    start, end = since or first or now, until or (hour_of(last) + HOUR if last else now)
+    newest = hour_of(last) + HOUR if last else None
+    start, end = since or first or until, until or newest or since
+    if start is None or end is None:
+        return hour_of(timezone.now()), hour_of(timezone.now())  # nothing is there
     return whole_hours(start, max(start, end))
 
 

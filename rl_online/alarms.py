@@ -1,0 +1,308 @@
+"""What calls for a person, and when it no longer does. Pure: what was observed in, findings out; no database, no clock.
+
+A rule says RAISED with a sentence and its numbers, CALM, or UNKNOWN when there is too little to tell. UNKNOWN neither
+opens an alarm nor closes one. An alarm closes once its rule has been calm for a while, so that it does not flicker.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+
+class Rule(StrEnum):
+    """What an alarm is about."""
+
+    SHARE_DROP = "share_drop"
+    SILENCE = "silence"
+    ORPHANS = "orphans"
+    LABEL_LAG = "label_lag"
+    JOBS_GIVEN_UP = "jobs_given_up"
+    UPDATE_FAILED = "update_failed"
+    ENGINE_AWAY = "engine_away"
+    GATE_HELD = "gate_held"
+    PAUSED = "paused"
+
+    @property
+    def title(self) -> str:
+        return _TITLES[self]
+
+    @property
+    def meaning(self) -> str:
+        """When it is raised, in plain words."""
+        return _MEANINGS[self]
+
+    @property
+    def severity(self) -> str:
+        """critical: users notice or data is at stake; warning: the loop suffers; info: somebody chose it."""
+        return _SEVERITIES.get(self, "warning")
+
+    @property
+    def calm_after(self) -> timedelta:
+        """How long the rule has to be calm before its alarm closes."""
+        return _CALM_AFTER.get(self, timedelta(0))
+
+
+class Verdict(StrEnum):
+    RAISED = "raised"
+    CALM = "calm"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What one rule says of one subject."""
+
+    rule: Rule
+    subject: str = ""  # a policy's name; empty for the project
+    verdict: Verdict
+    summary: str = ""  # one sentence with its numbers; of a raised one only
+    about: str = ""  # which occurrence it is: one that a person closed is not opened again for the same
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+# --- Limits ---
+
+MIN_TURNS = 30  # settled ones, on both sides, before a drop is believed
+SILENCE_FROM = timedelta(minutes=10)
+SILENT_GAPS = 14.0  # mean gaps without an item: by chance once in a million, were they independent
+MIN_ITEMS = 50  # in the day before, else nobody can say that silence is unusual
+MIN_SIGNALS = 50
+MAX_ORPHAN_SHARE = 0.2
+MAX_LABEL_WAIT_S = 60.0
+ENGINE_PATIENCE = timedelta(minutes=2)  # after a promotion or rollback
+HELD_IN_ROW = 3
+
+
+# --- What the rules look at ---
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """The accept share of one checkpoint while it served."""
+
+    checkpoint: str
+    turns: int  # settled, shown, of real users
+    share: float | None  # None without turns
+    low: float
+    high: float
+
+
+def share_drop(policy: str, *, now: Window, before: Window | None) -> Finding:
+    """The serving checkpoint's interval lies wholly below that of the one that served before it."""
+    if before is None or now.share is None or before.share is None or min(now.turns, before.turns) < MIN_TURNS:
+        return Finding(rule=Rule.SHARE_DROP, subject=policy, verdict=Verdict.UNKNOWN)
+    if now.high >= before.low:
+        return Finding(rule=Rule.SHARE_DROP, subject=policy, verdict=Verdict.CALM)
+    return Finding(
+        rule=Rule.SHARE_DROP,
+        subject=policy,
+        verdict=Verdict.RAISED,
+        summary=(
+            f"Users accept {now.share:.1%} of {now.checkpoint} ({now.low:.1%} to {now.high:.1%}, n {now.turns:,}); "
+            f"of {before.checkpoint}, which served before, it was {before.share:.1%} "
+            f"({before.low:.1%} to {before.high:.1%}, n {before.turns:,})"
+        ),
+        about=f"{now.checkpoint} after {before.checkpoint}",
+        evidence={
+            "checkpoint": now.checkpoint, "share": now.share, "low": now.low, "high": now.high, "turns": now.turns,
+            "before": before.checkpoint, "share_before": before.share, "turns_before": before.turns,
+        },
+    )  # fmt: skip
+
+
+def silence(*, last_at: datetime | None, items_before: int, now: datetime) -> Finding:
+    """No turn and no signal for far longer than usual; `items_before`: how many came in the day before the last."""
+    if last_at is None or items_before < MIN_ITEMS:
+        return Finding(rule=Rule.SILENCE, verdict=Verdict.UNKNOWN)
+    usual_gap = timedelta(days=1) / items_before
+    quiet = now - last_at
+    if quiet < max(SILENCE_FROM, SILENT_GAPS * usual_gap):
+        return Finding(rule=Rule.SILENCE, verdict=Verdict.CALM)
+    return Finding(
+        rule=Rule.SILENCE,
+        verdict=Verdict.RAISED,
+        summary=(
+            f"Nothing has come in since {last_at:%Y-%m-%d %H:%M} UTC; the day before brought {items_before:,} items, "
+            f"one each {_span(usual_gap)}"
+        ),
+        about=last_at.isoformat(),
+        evidence={"last_at": last_at.isoformat(), "items_before": items_before},
+    )
+
+
+def orphans(*, num_orphans: int, num_signals: int) -> Finding:
+    """Many of the signals of a day name a turn that has not come; the newest minutes are not counted."""
+    if num_signals < MIN_SIGNALS:
+        return Finding(rule=Rule.ORPHANS, verdict=Verdict.UNKNOWN)
+    share = min(1.0, num_orphans / num_signals)
+    if share <= MAX_ORPHAN_SHARE:
+        return Finding(rule=Rule.ORPHANS, verdict=Verdict.CALM)
+    return Finding(
+        rule=Rule.ORPHANS,
+        verdict=Verdict.RAISED,
+        summary=f"{share:.0%} of the last day's {num_signals:,} signals name a turn that has not come",
+        evidence={"orphans": num_orphans, "signals": num_signals},
+    )
+
+
+def label_lag(*, wait_s: float) -> Finding:
+    """Turns wait for their label; `wait_s`: how long the oldest that is due has waited."""
+    if wait_s <= MAX_LABEL_WAIT_S:
+        return Finding(rule=Rule.LABEL_LAG, verdict=Verdict.CALM)
+    return Finding(
+        rule=Rule.LABEL_LAG,
+        verdict=Verdict.RAISED,
+        summary=f"The oldest turn that could be labelled has waited {_span(timedelta(seconds=wait_s))}",
+        evidence={"wait_s": round(wait_s, 1)},
+    )
+
+
+def jobs_given_up(*, kinds: Sequence[str], newest_id: int | None) -> Finding:
+    """Jobs failed five times and lie in quarantine; `kinds`: one entry for each."""
+    if not kinds:
+        return Finding(rule=Rule.JOBS_GIVEN_UP, verdict=Verdict.CALM)
+    jobs = "1 job was" if len(kinds) == 1 else f"{len(kinds):,} jobs were"
+    return Finding(
+        rule=Rule.JOBS_GIVEN_UP,
+        verdict=Verdict.RAISED,
+        summary=f"{jobs} given up after five attempts: {', '.join(sorted(set(kinds)))}",
+        about=str(newest_id),
+        evidence={"jobs": len(kinds), "newest": newest_id},
+    )
+
+
+def update_failed(policy: str, *, run_id: str | None, title: str = "", error: str = "") -> Finding:
+    """The newest finished update of the policy failed; `run_id` None: it did not."""
+    if run_id is None:
+        return Finding(rule=Rule.UPDATE_FAILED, subject=policy, verdict=Verdict.CALM)
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return Finding(
+        rule=Rule.UPDATE_FAILED,
+        subject=policy,
+        verdict=Verdict.RAISED,
+        summary=f"The {title} failed: {lines[-1][:300] if lines else 'no reason was given'}",
+        about=run_id,
+        evidence={"update": run_id},
+    )
+
+
+def engine_away(policy: str, *, serving: str, num_engines: int, since: datetime, now: datetime) -> Finding:
+    """No engine holds the weights that should serve, some minutes after they were chosen."""
+    if num_engines:
+        return Finding(rule=Rule.ENGINE_AWAY, subject=policy, verdict=Verdict.CALM)
+    if now - since < ENGINE_PATIENCE:
+        return Finding(rule=Rule.ENGINE_AWAY, subject=policy, verdict=Verdict.UNKNOWN)
+    return Finding(
+        rule=Rule.ENGINE_AWAY,
+        subject=policy,
+        verdict=Verdict.RAISED,
+        summary=f"No engine has said in the last ten minutes that it holds {serving}, which should serve",
+        about=serving,
+        evidence={"checkpoint": serving},
+    )
+
+
+def gate_held(policy: str, *, decisions: Sequence[str], newest: str) -> Finding:
+    """The gate held the last candidates, one after the other; `decisions` newest first, `newest`: its candidate."""
+    held = 0
+    for decision in decisions:
+        if decision != "hold":
+            break
+        held += 1
+    if held < HELD_IN_ROW:
+        return Finding(rule=Rule.GATE_HELD, subject=policy, verdict=Verdict.CALM)
+    return Finding(
+        rule=Rule.GATE_HELD,
+        subject=policy,
+        verdict=Verdict.RAISED,
+        summary=f"The gate held the last {held} candidates of {policy}, the newest was {newest}",
+        about=newest,
+        evidence={"held": held, "newest": newest},
+    )
+
+
+def paused(policy: str, *, is_paused: bool, since: datetime | None = None) -> Finding:
+    """Turns are collected and nothing is learnt from them."""
+    if not is_paused:
+        return Finding(rule=Rule.PAUSED, subject=policy, verdict=Verdict.CALM)
+    when = f" since {since:%Y-%m-%d %H:%M} UTC" if since else ""
+    return Finding(
+        rule=Rule.PAUSED,
+        subject=policy,
+        verdict=Verdict.RAISED,
+        summary=f"Learning of {policy} is paused{when}: turns are collected, no update starts by itself",
+        about=since.isoformat() if since else "",
+    )
+
+
+# --- What becomes of an alarm ---
+
+
+def is_over(finding: Finding, *, raised_at: datetime, now: datetime) -> bool:
+    """Whether a standing alarm, found raised last at `raised_at`, closes."""
+    return finding.verdict is Verdict.CALM and now - raised_at >= finding.rule.calm_after
+
+
+def is_news(finding: Finding, *, closed_about: str | None) -> bool:
+    """Whether a raised finding opens an alarm; not when a person has closed one about the very same occurrence."""
+    return finding.verdict is Verdict.RAISED and (closed_about is None or closed_about != finding.about)
+
+
+def _span(span: timedelta) -> str:
+    seconds = span.total_seconds()
+    if seconds < 1:
+        return f"{seconds:.2g} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{math.floor(seconds / 3600)} h"
+
+
+_TITLES = {
+    Rule.SHARE_DROP: "Accept share dropped",
+    Rule.SILENCE: "Nothing comes in",
+    Rule.ORPHANS: "Signals without their turn",
+    Rule.LABEL_LAG: "Labels are late",
+    Rule.JOBS_GIVEN_UP: "Jobs given up",
+    Rule.UPDATE_FAILED: "Update failed",
+    Rule.ENGINE_AWAY: "No engine holds what serves",
+    Rule.GATE_HELD: "The gate keeps holding",
+    Rule.PAUSED: "Learning is paused",
+}
+_MEANINGS = {
+    Rule.SHARE_DROP: (
+        "the 95 % interval of the serving checkpoint's accept share lies wholly below that of the one that served "
+        f"before; at least {MIN_TURNS} settled turns each"
+    ),
+    Rule.SILENCE: (
+        f"no turn and no signal for {SILENT_GAPS:.0f} times the usual gap and at least "
+        f"{SILENCE_FROM.seconds // 60} min; not below {MIN_ITEMS} items a day"
+    ),
+    Rule.ORPHANS: (
+        f"more than {MAX_ORPHAN_SHARE:.0%} of a day's signals, of at least {MIN_SIGNALS}, name a turn that has not come"
+    ),
+    Rule.LABEL_LAG: f"a turn that could be labelled has waited more than {MAX_LABEL_WAIT_S:.0f} s",
+    Rule.JOBS_GIVEN_UP: "a job failed five times and lies in quarantine",
+    Rule.UPDATE_FAILED: "the newest finished update of the policy failed",
+    Rule.ENGINE_AWAY: (
+        f"no engine reports the serving checkpoint's digest, {ENGINE_PATIENCE.seconds // 60} min after it was chosen"
+    ),
+    Rule.GATE_HELD: f"the gate held {HELD_IN_ROW} candidates in a row",
+    Rule.PAUSED: "the policy's plan is paused",
+}
+_SEVERITIES = {
+    Rule.SHARE_DROP: "critical",
+    Rule.SILENCE: "critical",
+    Rule.ENGINE_AWAY: "critical",
+    Rule.PAUSED: "info",
+}
+_CALM_AFTER = {
+    Rule.SHARE_DROP: timedelta(minutes=30),
+    Rule.ORPHANS: timedelta(minutes=30),
+    Rule.LABEL_LAG: timedelta(minutes=5),
+    Rule.ENGINE_AWAY: timedelta(minutes=1),
+}
