@@ -21,6 +21,7 @@ COMMANDS = {
     "promote": "strop.commands.promote",
     "rollback": "strop.commands.rollback",
     "report": "strop.commands.report",
+    "rollups": "strop.commands.rollups",
     "keys": "strop.commands.keys",
     "models": "strop.commands.models",
 }

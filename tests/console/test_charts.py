@@ -14,7 +14,7 @@ def estimate(version, value, **changed):
 
 def test_signals_are_drawn_per_minute_with_their_count_in_the_hover():
     figure = charts.rates([START], {"accept": [10]}, bucket_minutes=5)
-    assert figure["data"][0]["y"] == [2] and figure["data"][0]["customdata"] == [10]
+    assert figure["data"][0]["y"] == [2] and figure["data"][0]["text"] == ["10 accept"]
 
 
 def test_without_signals_there_is_no_figure():

@@ -9,9 +9,14 @@ from console.charts.drawing import Mark, add_marks, plotly, to_json
 
 
 def rates(
-    times: Sequence[datetime], counts: Mapping[str, Sequence[int]], *, bucket_minutes: float, marks: Sequence[Mark] = ()
+    times: Sequence[datetime],
+    counts: Mapping[str, Sequence[int]],
+    *,
+    bucket_minutes: float,
+    marks: Sequence[Mark] = (),
+    links: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any] | None:
-    """Stacked bars of events a minute, one colour a kind; None when there are none."""
+    """Stacked bars of events a minute, one colour a kind, each leading to its link; None when there are none."""
     if not any(any(series) for series in counts.values()):
         return None
     go = plotly()
@@ -22,10 +27,12 @@ def rates(
             y=[n / bucket_minutes for n in series],
             name=kind,
             marker={"color": KIND_COLOURS.get(kind, OTHER_COLOUR), "line": {"width": 0}},
-            customdata=list(series),
-            hovertemplate="%{customdata} " + kind + "<extra></extra>",
+            customdata=None if links is None else [{"url": url} for url in links[kind]],
+            text=[f"{n:,} {kind}" for n in series],
+            textposition="none",
+            hovertemplate="%{text}<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.15, hovermode="x unified", showlegend=True)
     figure.update_yaxes(title_text="signals / min", rangemode="tozero", fixedrange=True)
     add_marks(figure, marks, times)
-    return to_json(figure, is_time=True)
+    return to_json(figure, is_time=True, is_linked=links is not None)

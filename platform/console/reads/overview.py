@@ -1,31 +1,35 @@
-"""Is the loop healthy: signals over time, accept share by checkpoint, rounds, what came of everything received."""
+"""Is the loop healthy: what came of everything received, signals and accept shares over time, rounds, marks, alarms.
+
+Reads are bounded by the page's time range; those of turns and signals come from the hourly counts (`feedback.hourly`).
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, DateTimeField, F, Func, Value
+from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
 
-from feedback.models import UserSignal
-from feedback.selectors import AcceptShare, accept_share
+from console.timerange import TimeRange
+from feedback import hourly
+from feedback.hourly import Share, Span
+from feedback.models import OutcomeCount
+from feedback.selectors import AcceptShare
 from registry.models import AuditEvent, Policy
-from registry.services import parse_checkpoint_name
-from rl_online.models import UpdateRun, UpdateState
+from rl_online.models import Alarm, AlarmState, RewardBatch, UpdateRun, UpdateState
 
-RANGES = {  # preset in the address -> (how far back, width of a bar)
-    "15m": (timedelta(minutes=15), timedelta(minutes=1)),
-    "1h": (timedelta(hours=1), timedelta(minutes=1)),
-    "6h": (timedelta(hours=6), timedelta(minutes=5)),
-    "1d": (timedelta(days=1), timedelta(minutes=20)),
-    "7d": (timedelta(days=7), timedelta(hours=2)),
-    "30d": (timedelta(days=30), timedelta(hours=12)),
-}
 DEFAULT_RANGE = "1h"
+SHARES_REACH = timedelta(days=90)  # of accept shares that no page's range bounds
 NUM_KINDS = 4  # drawn apart; rarer kinds are drawn together as "other"
+NUM_LINES = 8  # checkpoints drawn over time, the newest
 OVER = [state for state in UpdateState.values if UpdateState(state).is_over]
 ACTIVE = [state for state in UpdateState.values if state not in OVER]
-MOVES = ("promote", "promote against the gate", "roll back")  # verbs of the audit trail that change what serves
-EPOCH = datetime(2024, 1, 1, tzinfo=timezone.get_fixed_timezone(0))
+MOVES = ("promote", "promote against the gate", "roll back", "start canary")  # verbs that change what serves
+REQUEST = "request:"  # outcomes of requests refused whole, which are no items
+SEVERITIES = ("critical", "warning", "info")
+
+
+def span_of(time_range: TimeRange) -> Span:
+    return Span.of(time_range.start, time_range.end, time_range.bucket)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +39,7 @@ class SignalRates:
     times: list[datetime]
     counts: dict[str, list[int]]
     bucket: timedelta
+    rest: tuple[str, ...] = ()  # the kinds that are drawn together
 
     @property
     def total(self) -> int:
@@ -45,37 +50,103 @@ class SignalRates:
         return self.bucket.total_seconds() / 60
 
 
-def signal_rates(preset: str, now: datetime) -> SignalRates:
-    reach, bucket = RANGES[preset]
-    start = EPOCH + ((now - reach - EPOCH) // bucket + 1) * bucket
-    rows = (
-        UserSignal.objects.filter(at__gte=start, at__lte=now)
-        .annotate(bucket=Func(Value(bucket), F("at"), Value(EPOCH), function="date_bin", output_field=DateTimeField()))
-        .values_list("bucket", "kind")
-        .annotate(n=Count("id"))
-    )
+def signal_rates(span: Span, *, policy: str | None = None) -> SignalRates:
+    """From the first signal of the span on; empty without any."""
     counts: dict[str, dict[datetime, int]] = {}
-    for at, kind, n in rows:
-        counts.setdefault(kind, {})[at] = n
+    for at, kind, number in hourly.signals(span, policy=policy):
+        counts.setdefault(kind, {})[at] = number
     if not counts:
-        return SignalRates(times=[], counts={}, bucket=bucket)
-    first = min(at for by_time in counts.values() for at in by_time)
-    times = [first + i * bucket for i in range((now - first) // bucket + 1)]
-    ranked = sorted(counts, key=lambda kind: -sum(counts[kind].values()))
-    series = {kind: [counts[kind].get(at, 0) for at in times] for kind in ranked[:NUM_KINDS]}
-    if rest := ranked[NUM_KINDS:]:
+        return SignalRates(times=[], counts={}, bucket=span.bucket)
+    times = span.starts
+    ranked = sorted(counts, key=lambda kind: (-sum(counts[kind].values()), kind))
+    rest = ranked[NUM_KINDS:] if len(ranked) > NUM_KINDS + 1 else []  # one kind alone keeps its name
+    series = {kind: [counts[kind].get(at, 0) for at in times] for kind in ranked if kind not in rest}
+    if rest:
         series["other"] = [sum(counts[kind].get(at, 0) for kind in rest) for at in times]
-    return SignalRates(times=times, counts=series, bucket=bucket)
+    return SignalRates(times=times, counts=series, bucket=span.bucket, rest=tuple(rest))
+
+
+def shares_by_checkpoint(span: Span, policy: Policy) -> dict[int, Share]:
+    """Version -> its accept share among real users in the whole span."""
+    found = hourly.shares(span, policy=policy.name, is_divided=False)
+    return {share.origin.version: share for share in found if share.origin.version is not None}
+
+
+def shares_over_time(span: Span, policy: Policy, *, serving: int | None) -> dict[int, list[Share]]:
+    """Version -> its points, for the newest versions and the one that serves."""
+    lines: dict[int, list[Share]] = {}
+    for share in hourly.shares(span, policy=policy.name):
+        if share.origin.version is not None:
+            lines.setdefault(share.origin.version, []).append(share)
+    newest = sorted(lines)[-NUM_LINES:]
+    return {version: lines[version] for version in sorted({*newest, *({serving} & set(lines))})}
 
 
 def accept_shares(policy: Policy, *, last: int = 12) -> dict[int, AcceptShare]:
-    """Version -> accept share among real users, for the newest `last` versions that have settled turns."""
-    found: dict[int, AcceptShare] = {}
-    for group in accept_share(by="checkpoint", source="production"):
-        name, version = parse_checkpoint_name(group.key or "")
-        if name == policy.name:
-            found[version] = group
-    return {version: found[version] for version in sorted(found)[-last:]}
+    """Version -> accept share among real users in the last 90 days, for the newest `last` versions that have any."""
+    now = timezone.now()
+    found = shares_by_checkpoint(Span.in_hours(now - SHARES_REACH, now), policy)
+    return {version: _accept_share(policy, version, found[version]) for version in sorted(found)[-last:]}
+
+
+def _accept_share(policy: Policy, version: int, share: Share) -> AcceptShare:
+    bounds = share.bounds
+    return AcceptShare(
+        key=f"{policy.name}@{version}",
+        turns=share.turns,
+        accepted=share.moments.accepted,
+        share=share.value,
+        low=bounds.low,
+        high=bounds.high,
+        interval=bounds.interval,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One step of the way from a received item to a promoted checkpoint."""
+
+    title: str
+    n: int
+    unit: str
+    hint: str  # how it is counted
+    of: int | None = None  # the step before, where it counts the same things; None: it counts others
+
+    @property
+    def share(self) -> float | None:
+        return self.n / self.of if self.of else None
+
+
+def funnel(time_range: TimeRange, policy: Policy) -> list[Step]:
+    """In whole hours; each step counted when it happened, so a late step can be larger than an early one."""
+    span = Span.in_hours(time_range.start, time_range.end)
+    received = sum(n for outcome, n in outcomes(span).items() if not outcome.startswith(REQUEST))
+    counts = hourly.counts(span, policy=policy.name)
+    sealed = RewardBatch.objects.filter(policy=policy, created_at__gte=span.start, created_at__lt=span.end)
+    trained = sealed.filter(updates__checkpoint__isnull=False).distinct()
+    promoted = sealed.filter(updates__state=UpdateState.PROMOTED).distinct()
+    num_sealed, num_trained, num_promoted = (_samples(batches) for batches in (sealed, trained, promoted))
+    of_policy = f"answers of {policy.name} made in this time, from any source"
+    return [
+        Step(title="Received", n=received, unit="items", hint="turns and signals at the door, whatever came of them"),
+        Step(title="Turns", n=counts.turns, unit="turns", hint=of_policy),
+        Step(title="Shown", n=counts.shown, unit="turns", hint="of these, what a user saw", of=counts.turns),
+        Step(title="Settled", n=counts.settled, unit="turns", hint="shown, and labelled by now", of=counts.shown),
+        Step(title="Accepted", n=counts.accepted, unit="turns", hint="settled with outcome accept", of=counts.settled),
+        Step(title="Sealed", n=num_sealed, unit="samples", hint="in batches sealed in this time, with corrections"),
+        Step(title="Trained", n=num_trained, unit="samples", hint="in a checkpoint made from them", of=num_sealed),
+        Step(title="Promoted", n=num_promoted, unit="samples", hint="whose checkpoint came to serve", of=num_trained),
+    ]
+
+
+def _samples(batches: QuerySet[RewardBatch]) -> int:
+    return sum(number for _, number in batches.values_list("id", "num_samples"))
+
+
+def outcomes(span: Span) -> dict[str, int]:
+    """How many items ended in which outcome in these whole hours, `request:<status>` for requests refused whole."""
+    rows = OutcomeCount.objects.filter(hour__gte=span.start, hour__lt=span.end).values_list("outcome")
+    return dict(rows.annotate(n=Sum("count")).filter(n__gt=0).order_by("outcome"))
 
 
 def running_update(policy: Policy) -> UpdateRun | None:
@@ -93,6 +164,38 @@ def rounds(policy: Policy, *, last: int = 8) -> list[UpdateRun]:
     return list(runs.select_related("policy").order_by("-created_at")[:last])
 
 
-def moves(since: datetime) -> list[AuditEvent]:
-    """Promotions and rollbacks, for the marks across time charts."""
-    return list(AuditEvent.objects.filter(verb__in=MOVES, at__gte=since).order_by("at"))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """Something that changed what serves or what counts: a thin line across time charts."""
+
+    at: datetime
+    text: str
+
+
+def moves(time_range: TimeRange, policy: Policy) -> list[Move]:
+    """Promotions, rollbacks and canaries of the policy, and new recipes and reward specs in force, by time."""
+    about_policy = Q(verb__in=MOVES, object_kind="checkpoint", object_id__startswith=f"{policy.name}@")
+    recipes = Q(verb="activate", object_kind__in=("reward spec", "label recipe"))
+    events = AuditEvent.objects.filter(about_policy | recipes, at__gte=time_range.start, at__lt=time_range.end)
+    return [
+        Move(at=event.at, text=_move_text(event))
+        for event in events.order_by("-at")[:100][::-1]
+        if (event.after or {}).get("policy") in (None, policy.name)
+    ]
+
+
+MOVE_SIGNS = {"roll back": "↩ ", "start canary": "canary "}
+
+
+def _move_text(event: AuditEvent) -> str:
+    """@4, ↩ @3, canary @5, reward default v2: short, for the edge of a figure."""
+    if event.verb == "activate":
+        return f"recipe {event.object_id}" if event.object_kind == "label recipe" else f"reward {event.object_id}"
+    serving = str((event.after or {}).get("serving", event.object_id)).rpartition("@")[2]
+    return f"{MOVE_SIGNS.get(event.verb, '')}@{serving}"
+
+
+def standing_alarms() -> list[Alarm]:
+    """Open ones first, the gravest first, then the newest."""
+    found = Alarm.objects.exclude(state=AlarmState.CLOSED).order_by("-opened_at")[:50]
+    return sorted(found, key=lambda alarm: (alarm.state != AlarmState.OPEN, SEVERITIES.index(alarm.severity)))

@@ -9,11 +9,13 @@ from django.contrib.auth.views import redirect_to_login
 from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.loader import render_to_string
+from django.utils import timezone
 
 from console.access import member_of
 from console.live import Snapshot, follow
 from console.reads import overview as overview_reads
 from console.reads import policies
+from console.timerange import TimeRange
 from console.views import overview as overview_page
 from console.views import updates as updates_page
 from registry.errors import NotFound
@@ -29,25 +31,25 @@ Read = Callable[[], Snapshot]
 
 
 async def overview(request: HttpRequest, project: str) -> HttpResponse:
-    preset = request.GET.get("range", overview_reads.DEFAULT_RANGE)
-    preset = preset if preset in overview_reads.RANGES else overview_reads.DEFAULT_RANGE
     name = request.GET.get("policy")
+    asked = TimeRange.of(request, default=overview_reads.DEFAULT_RANGE)
 
     def read(project: Project) -> Snapshot:
         policy = policies.chosen(policies.all_policies(), name)
         if policy is None:
             return Snapshot(parts={}, figures={}, is_over=True)
-        context = overview_page.gather(policy, preset) | {"project": project}
-        figures = overview_page.figures(policy, preset)
-        return Snapshot(
-            parts={
+        time_range = TimeRange.of(request, default=overview_reads.DEFAULT_RANGE)  # a moving range has moved
+        context = overview_page.gather(project, policy, time_range) | {"project": project}
+        figures = overview_page.figures(project, policy, time_range)
+        with timezone.override(time_range.tzinfo):
+            parts = {
                 f"overview-{part}": render_to_string(f"overview/_{part}.html", context)
-                for part in ("keys", "loop", "ingestion")
-            },
-            figures={name.removesuffix("_figure"): figure for name, figure in figures.items()},
-        )
+                for part in overview_page.LIVE_PARTS
+            }
+        return Snapshot(parts=parts, figures={name.removesuffix("_figure"): figure for name, figure in figures.items()})
 
-    return await _stream(request, project, ("overview", name, preset), read, poll_s=OVERVIEW_POLL_S)
+    key = ("overview", name, *sorted(asked.query.items()))
+    return await _stream(request, project, key, read, poll_s=OVERVIEW_POLL_S)
 
 
 async def update(request: HttpRequest, project: str, update: UUID) -> HttpResponse:

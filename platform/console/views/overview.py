@@ -1,20 +1,30 @@
 """The first page: is the loop healthy?"""
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console import charts, snippets
 from console.access import MemberRequest, member_required
+from console.reads import next_update, policies
 from console.reads import overview as reads
-from console.reads import policies
-from feedback.selectors import ingestion_outcomes, num_orphans
-from registry.models import Policy
-from rl_online.selectors import loop_seconds
-from rl_online.services.updates import preview_update
+from console.reads.cost_today import spent_today
+from console.timerange import TimeRange
+from feedback.hourly import Share, Span
+from feedback.selectors import num_orphans
+from registry.models import Policy, Project
+from rl_online.selectors import loop_seconds, stage_medians
+
+LIVE_PARTS = ("alarms", "keys", "loop", "funnel", "ingestion", "stages")  # templates that the stream renders anew
+SETTLED = "source:production shown:yes -outcome:unsettled"  # the turns an accept share is made of
+CROWDED = 0.07  # of a figure's width: a mark nearer to the last labelled one is a line without a word
 
 
 @require_safe
@@ -26,14 +36,14 @@ def home(request: MemberRequest) -> HttpResponse:
 @require_safe
 @member_required()
 def overview(request: MemberRequest) -> HttpResponse:
-    preset = request.GET.get("range", reads.DEFAULT_RANGE)
-    preset = preset if preset in reads.RANGES else reads.DEFAULT_RANGE
+    time_range = TimeRange.of(request, default=reads.DEFAULT_RANGE)
     known = policies.all_policies()
     policy = policies.chosen(known, request.GET.get("policy"))
     if policy is None:
         return render(request, "overview/empty.html", {"snippets": snippets.first_signal(None)})
-    context = gather(policy, preset) | figures(policy, preset)
-    frame = {"policies": known, "policy": policy, "preset": preset, "presets": reads.RANGES}
+    project = request.member.project
+    context = gather(project, policy, time_range) | figures(project, policy, time_range)
+    frame = {"policies": known, "policy": policy}
     has_turns = bool(context["shares"] or context["received"])
     return render(
         request,
@@ -42,62 +52,147 @@ def overview(request: MemberRequest) -> HttpResponse:
     )
 
 
-def gather(policy: Policy, preset: str) -> dict[str, Any]:
+def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str, Any]:
     """What the page prints, also called by its live stream."""
     now = timezone.now()
-    since = now - reads.RANGES[preset][0]
     standing = policies.standing(policy)
-    shares = reads.accept_shares(policy)
-    outcomes = ingestion_outcomes(since=since.replace(minute=0, second=0, microsecond=0))
-    rounds = reads.rounds(policy, last=1)
     serving = standing.serving
-    upcoming = preview_update(policy, kind="rl") if standing.plan and serving else None
+    whole = Span.in_hours(time_range.start, time_range.end)
+    span = reads.span_of(time_range)
+    shares = reads.shares_by_checkpoint(span, policy)
+    serving_share = shares.get(serving.version) if serving else None
+    running = reads.running_update(policy)
+    outcomes = reads.outcomes(whole)
+    rounds = reads.rounds(policy)
+    signals, turns = (reverse(f"console:{name}", args=[project.slug]) for name in ("signals", "turns"))
     return {
+        "policy": policy,
+        "time_range": time_range,
+        "cost": spent_today(time_range.local(now)),
+        "signal_rows": _rows(signals, "", span.start, span.end),
+        "serving_rows": _rows(turns, f"checkpoint:{serving} {SETTLED}", span.start, span.end),
         "standing": standing,
         "shares": shares,
-        "serving_share": shares.get(serving.version) if serving else None,
-        "running": reads.running_update(policy),
-        "next": upcoming,
+        "serving_share": serving_share,
+        "serving_bounds": serving_share.bounds if serving_share else None,
+        "running": running,
+        "next": next_update.look(policy, standing, running, now=now),
         "last_round": rounds[0] if rounds else None,
         "last_round_s": loop_seconds(rounds[0], now=now) if rounds else None,
+        "stages": stage_medians(rounds),
+        "num_rounds": len(rounds),
+        "funnel": reads.funnel(time_range, policy),
         "outcomes": outcomes,
-        "received": sum(outcomes.values()),
+        "received": sum(n for outcome, n in outcomes.items() if not outcome.startswith(reads.REQUEST)),
         "num_orphans": num_orphans(),
-        "num_signals": reads.signal_rates(preset, now).total,
-        "preset": preset,
+        "rates": reads.signal_rates(span),
+        "alarms": reads.standing_alarms(),
     }
 
 
-def figures(policy: Policy, preset: str) -> dict[str, dict[str, Any] | None]:
-    now = timezone.now()
-    rates = reads.signal_rates(preset, now)
+def figures(project: Project, policy: Policy, time_range: TimeRange) -> dict[str, dict[str, Any] | None]:
+    span = reads.span_of(time_range)
     serving = policies.standing(policy).serving
+    version = serving.version if serving else None
     rounds = reads.rounds(policy)
+    moves = reads.moves(time_range, policy)
     return {
-        "rates_figure": charts.rates(
-            rates.times,
-            rates.counts,
-            bucket_minutes=rates.bucket_minutes,
-            marks=[
-                charts.Mark(at=move.at, text=str((move.after or {}).get("serving", move.verb)))
-                for move in reads.moves(now - reads.RANGES[preset][0])
-            ],
-        ),
-        "shares_figure": charts.shares(
-            [
-                charts.Estimate(
-                    name=f"{policy.name}@{version}",
-                    version=version,
-                    value=share.share,
-                    low=share.low,
-                    high=share.high,
-                    n=share.turns,
-                    interval=share.interval,
-                    is_serving=bool(serving and serving.version == version),
-                )
-                for version, share in reads.accept_shares(policy).items()
-            ],
-            title="accept share, %",
-        ),
+        "rates_figure": _rates(project, span, time_range, moves),
+        "over_time_figure": _over_time(project, policy, span, time_range, moves, serving=version),
+        "shares_figure": _shares(policy, reads.shares_by_checkpoint(span, policy), serving=version),
         "rounds_figure": charts.stages([f"{policy.name}@{run.version}" for run in rounds], [r.timings for r in rounds]),
     }
+
+
+def _rates(project: Project, span: Span, time_range: TimeRange, moves: Sequence[reads.Move]) -> dict[str, Any] | None:
+    rates = reads.signal_rates(span)
+    where = reverse("console:signals", args=[project.slug])
+    kinds = {kind: f"kind:{kind}" for kind in rates.counts if kind != "other"}
+    return charts.rates(
+        [time_range.local(at) for at in rates.times],
+        rates.counts,
+        bucket_minutes=rates.bucket_minutes,
+        marks=_marks(moves, rates.times, time_range),
+        links={kind: [_bucket(where, kinds.get(kind, ""), at, span) for at in rates.times] for kind in rates.counts},
+    )
+
+
+def _over_time(
+    project: Project,
+    policy: Policy,
+    span: Span,
+    time_range: TimeRange,
+    moves: Sequence[reads.Move],
+    *,
+    serving: int | None,
+) -> dict[str, Any] | None:
+    where = reverse("console:turns", args=[project.slug])
+    lines = reads.shares_over_time(span, policy, serving=serving)
+    return charts.shares_over_time(
+        [
+            charts.Line(
+                name=f"{policy.name}@{version}",
+                version=version,
+                is_serving=version == serving,
+                points=[_point(share, where, span, time_range) for share in points],
+            )
+            for version, points in lines.items()
+        ],
+        [time_range.local(at) for at in span.starts],
+        title="accept share, %",
+        marks=_marks(moves, span.starts, time_range),
+    )
+
+
+def _point(share: Share, where: str, span: Span, time_range: TimeRange) -> charts.Point:
+    bounds = share.bounds
+    return charts.Point(
+        at=time_range.local(share.at),
+        value=share.value,
+        low=bounds.low,
+        high=bounds.high,
+        n=share.turns,
+        interval=bounds.interval,
+        url=_bucket(where, f"checkpoint:{share.origin} {SETTLED}", share.at, span),
+    )
+
+
+def _shares(policy: Policy, shares: dict[int, Share], *, serving: int | None) -> dict[str, Any] | None:
+    return charts.shares(
+        [
+            charts.Estimate(
+                name=f"{policy.name}@{version}",
+                version=version,
+                value=share.value,
+                low=share.bounds.low,
+                high=share.bounds.high,
+                n=share.turns,
+                interval=share.bounds.interval,
+                is_serving=version == serving,
+            )
+            for version, share in sorted(shares.items())[-12:]
+        ],
+        title="accept share, %",
+    )
+
+
+def _bucket(where: str, query: str, at: datetime, span: Span) -> str:
+    """The list of what one bucket was counted from; its edges are those of the span."""
+    return _rows(where, query, max(at, span.start), min(at + span.bucket, span.end))
+
+
+def _rows(where: str, query: str, start: datetime, end: datetime) -> str:
+    return f"{where}?{urlencode({'q': query, 'from': start.isoformat(), 'to': end.isoformat()})}"
+
+
+def _marks(moves: Sequence[reads.Move], times: Sequence[datetime], time_range: TimeRange) -> list[charts.Mark]:
+    """Lines for all moves; words only where there is room for them."""
+    if not times:
+        return []
+    room = (times[-1] - times[0]) * CROWDED
+    marks, last = [], None
+    for move in moves:
+        is_crowded = last is not None and move.at - last < room
+        marks.append(charts.Mark(at=time_range.local(move.at), text="" if is_crowded else move.text))
+        last = last if is_crowded else move.at
+    return marks
