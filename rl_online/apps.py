@@ -13,6 +13,7 @@ class RlOnlineConfig(AppConfig):
             alarms,
             dry_runs,
             judging,
+            policy_imports,
             problem_links,
             proving,
             retention,
@@ -31,6 +32,7 @@ class RlOnlineConfig(AppConfig):
         handlers.register(scoring.SCORE_JOB, scoring.score_job)
         handlers.register(retention.RETENTION_JOB, retention.retention_job)
         handlers.register(alarms.WATCH_JOB, alarms.watch_job)
+        handlers.register(policy_imports.IMPORT_JOB, policy_imports.import_job)
         handlers.schedule("rl_online.watch", 30, alarms.ask_to_watch)
         handlers.schedule("rl_online.retention", 24 * 3600, retention.ask_weekly)
         handlers.schedule("rl_online.consider", 2, updates.consider_all)

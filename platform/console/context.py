@@ -24,8 +24,18 @@ class Place:
     also: tuple[str, ...] = ()  # addresses that belong to it
 
 
+SETTINGS = (
+    "members", "member-invite", "member-link", "keys", "key-create", "policies", "policy-add", "notifications",
+    "channel", "channel-create", "audit", "password", "system",
+)  # fmt: skip
 SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
-    ("Home", (Place(url="overview", title="Overview", icon="gauge", key="o"),)),
+    (
+        "Home",
+        (
+            Place(url="overview", title="Overview", icon="gauge", key="o"),
+            Place(url="onboarding", title="First steps", icon="steps", key="b", also=("onboarding-key",)),
+        ),
+    ),
     (
         "Observe",
         (
@@ -74,7 +84,7 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
             Place(url="alerts", title="Alerts", icon="bell", key="a"),
         ),
     ),
-    ("Settings", (Place(url="settings", title="Settings", icon="gear", key="x"),)),
+    ("Settings", (Place(url="settings", title="Settings", icon="gear", key="x", also=SETTINGS),)),
 )
 
 REFRESH = (

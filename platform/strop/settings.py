@@ -32,6 +32,8 @@ JUDGE_URL = env.text("STROP_JUDGE_URL")  # an OpenAI-compatible base URL; empty:
 JUDGE_MODEL = env.text("STROP_JUDGE_MODEL")
 JUDGE_KEY = env.text("STROP_JUDGE_KEY")
 METRICS_TOKEN = env.text("STROP_METRICS_TOKEN")  # in production /metrics wants it as Bearer
+# Below which folders of this machine a model may be taken from by whoever may add a policy.
+MODEL_ROOTS = env.items("STROP_MODEL_ROOTS", [str(HOME.root / "incoming")] if PRODUCTION else ["/"])
 OUTBOUND_ALLOW = env.items("STROP_OUTBOUND_ALLOW")  # host[:port] that may be private, e.g. an own engine
 
 INSTALLED_APPS = [

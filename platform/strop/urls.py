@@ -6,6 +6,7 @@ urlpatterns = [
     path("", include("strop.health")),
     path("v1/", include("feedback.api.urls")),
     path("v1/", include("rl_online.api.urls")),
+    path("api/v1/", include("strop.api.urls")),
     path("", include("console.urls")),
 ]
 

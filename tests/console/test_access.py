@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from console import urls
 from registry.tenancy import tenant
-from tests.console import evaluate, factories
+from tests.console import evaluate, factories, settings_rows
 
 ENGINEERS = {"owner": 302, "engineer": 302, "reviewer": 403, "viewer": 403}
 OWNERS = {"owner": 200, "engineer": 403, "reviewer": 403, "viewer": 403}
@@ -106,6 +106,39 @@ TABLE = {
     "checkpoint-promote": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "looked at it"}),
     "checkpoint-reject": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "worse"}),
     "checkpoint-roll-back": Row(ENGINEERS, {"name": "checkpoint"}, post={"reason": "worse"}),
+    "onboarding": Row(EVERYONE),
+    "onboarding-live": Row(EVERYONE),
+    "onboarding-key": Row(ENGINEERS | {"owner": 200, "engineer": 200}, post={}),
+    "demo-load": Row(OWNERS | {"owner": 302}, post={}),
+    "demo-remove": Row(OWNERS | {"owner": 302}, post={}),
+    "settings": Row(EVERYONE),
+    "settings-change": Row(OWNERS | {"owner": 302}, post={"decision_window_s": "60"}),
+    "password": Row(EVERYONE),
+    "audit": Row(EVERYONE),
+    "members": Row(EVERYONE),
+    "member-invite": Row(OWNERS, post={"username": "ann", "role": "viewer"}),
+    "member-role": Row(OWNERS | {"owner": 302}, {"member": "member"}, post={"role": "engineer"}),
+    "member-link": Row(OWNERS, {"member": "member"}, post={}),
+    "member-remove": Row(OWNERS | {"owner": 302}, {"member": "member"}, post={}),
+    "keys": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
+    "key-create": Row(ENGINEERS | {"owner": 200, "engineer": 200}, post={"name": "k", "scopes": ["ingest"]}),
+    "key-revoke": Row(ENGINEERS, {"prefix": "key"}, post={}),
+    "policies": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
+    "policies-live": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
+    "policy-add": Row(ENGINEERS | {"owner": 409}, post={"name": "second", "kind": "default"}),  # after the engineer
+    "notifications": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
+    "channel-create": Row(
+        ENGINEERS | {"owner": 409},  # after the engineer: the name is taken
+        post={"name": "mail", "kind": "email", "target": "ann@example.org", "events": ["update.failed"]},
+    ),
+    "channel": Row(ENGINEERS | {"owner": 200, "engineer": 200}, {"channel": "channel"}),
+    "channel-change": Row(
+        ENGINEERS, {"channel": "channel"}, post={"target": "bob@example.org", "events": ["update.failed"]}
+    ),
+    "channel-switch": Row(ENGINEERS, {"channel": "channel"}, post={"to": "off"}),
+    "channel-test": Row(ENGINEERS, {"channel": "channel"}, post={}),
+    "channel-renew": Row(ENGINEERS, {"channel": "channel"}, post={}),
+    "channel-remove": Row(ENGINEERS | {"owner": 404}, {"channel": "channel"}, post={}),  # after the engineer: gone
     "system": Row(OWNERS),
     "system-backup": Row(OWNERS | {"owner": 302}, post={"level": "none"}),
     "system-replay": Row(OWNERS | {"owner": 302}, {"job": "job"}, post={}),
@@ -125,6 +158,7 @@ def facts(loop):
         "alarm": factories.make_alarm(loop.policy.project).pk,
         "view": factories.make_view(loop.policy.project, name="rejected", query="q=outcome:reject").pk,
         **evaluate.make_facts(loop.policy.project),
+        **settings_rows.make_facts(loop.policy.project),
         "job": factories.make_given_up_job(loop.policy.project).pk,
     }
 

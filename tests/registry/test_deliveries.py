@@ -9,6 +9,7 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
+from jobs import handlers
 from jobs import services as jobs
 from jobs.models import Job
 from registry import deliveries, notifications, webhooks
@@ -206,15 +207,21 @@ def test_a_mail_server_that_is_away_is_tried_again(project, channel, settings):
 
 def test_a_job_given_up_is_told_and_a_delivery_given_up_is_not(project, channel, receiver):
     channel(receiver.url, events=["job.quarantined"])
-    jobs.enqueue("feedback.label", project_id=project.id, payload={"turns": "nonsense"})
+    handlers.register("test.fails", fails)
+    jobs.enqueue("test.fails", project_id=project.id)
     for _ in range(5):
         run_due()
     quarantined = Job.objects.get(state="quarantined")
     while run_due():
         pass
     said = json.loads(receiver.got[0][1])
-    assert (said["data"]["job"], said["data"]["job_kind"]) == (quarantined.pk, "feedback.label")
+    assert (said["data"]["job"], said["data"]["job_kind"]) == (quarantined.pk, "test.fails")
+    assert said["data"]["error"] == "ZeroDivisionError: division by zero"
     assert len(receiver.got) == 1
+
+
+def fails(job):
+    return 1 / 0
 
 
 def test_a_worker_that_dies_each_time_is_told_when_the_job_is_given_up(project, channel, receiver):

@@ -40,6 +40,12 @@ def number(value: float | None) -> str:
 
 
 @register.filter
+def plain_number(value: float) -> str:
+    """For an input: 120.0 -> 120, 0.5 -> 0.5."""
+    return f"{value:.12g}"
+
+
+@register.filter
 def count(value: int | None) -> str:
     return unknown() if value is None else f"{value:,}"
 

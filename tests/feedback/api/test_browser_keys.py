@@ -69,6 +69,7 @@ def test_what_is_beyond_the_rate_is_refused_with_a_time_to_wait(send, project):
     assert send(signal("d")).status_code == 202
 
 
+@pytest.mark.django_db(transaction=True)  # the gateway's views look from threads of their own
 @pytest.mark.parametrize(
     "path", ["/v1/models", "/v1/weights/policies", "/v1/weights/head?policy=00000000-0000-0000-0000-000000000000"]
 )
@@ -76,6 +77,7 @@ def test_it_reads_nothing(client, browser_key, path):
     assert client.get(path, headers={"authorization": f"Bearer {browser_key}", "origin": SITE}).status_code == 403
 
 
+@pytest.mark.django_db(transaction=True)
 def test_it_asks_no_model(client, browser_key):
     headers = {"authorization": f"Bearer {browser_key}", "origin": SITE}
     reply = client.post("/v1/completions", "{}", content_type="application/json", headers=headers)

@@ -51,7 +51,7 @@ def test_a_symbolic_link_is_refused(source, tmp_path):
 
 def test_a_folder_without_weights_or_with_broken_ones_is_refused(source, tmp_path):
     (source / "model.safetensors").write_bytes((source / "model.safetensors").read_bytes()[:-9])
-    with pytest.raises(UnusableModel, match="cannot load"):
+    with pytest.raises(UnusableModel, match="its table says"):
         add_folder(source, tmp_path / "models", say=quiet)
     assert not (tmp_path / "models" / "mine").exists()
     (source / "model.safetensors").unlink()
@@ -77,6 +77,22 @@ def test_the_command_says_on_stderr_why_it_failed(source, tmp_path, capsys):
     assert main([str(tmp_path / "models"), str(source)]) == 1
     output = capsys.readouterr()
     assert output.out == "" and "config.json" in output.err
+
+
+def test_another_model_under_a_known_name_is_refused_instead_of_the_stored_one_being_served(source, tmp_path):
+    add_folder(source, tmp_path / "models", say=quiet)
+    another = build_tiny_policy(tmp_path / "elsewhere" / "mine", ["c", "d"])
+    with pytest.raises(UnusableModel, match="another model is stored as mine"):
+        add_folder(another, tmp_path / "models", say=quiet)
+
+
+def test_the_result_is_kept_in_a_file_too_also_the_reason_of_a_refusal(source, tmp_path):
+    result = tmp_path / "result.json"
+    assert main([str(tmp_path / "models"), str(source), "--result", str(result)]) == 0
+    assert set(json.loads(result.read_text())) == {"folder", "tree_digest"}
+    (source / "tokenizer.json").unlink()
+    assert main([str(tmp_path / "models"), str(source), "--result", str(result)]) == 1
+    assert "tokenizer.json is missing" in json.loads(result.read_text())["error"]
 
 
 @pytest.mark.model
