@@ -221,7 +221,7 @@ def test_a_view_is_saved_opened_and_deleted(at):
 
 def test_columns_are_chosen_and_are_in_the_address(at):
     visitor = at("/p/editor/turns")
-    visitor.page.click("text=Columns")
+    visitor.page.click("button:has-text('Columns')")
     visitor.page.check(".columns-menu >> text=Language")
     visitor.page.uncheck(".columns-menu >> text=Signals")
     visitor.shoot("columns-light")
