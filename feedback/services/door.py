@@ -24,6 +24,7 @@ LOOK_EVERY_S = 1.0
 class Look:
     looked_at: float  # monotonic
     max_age: timedelta  # of items, imports excepted
+    decision_window: timedelta
     label_wait_s: float
 
 
@@ -35,14 +36,20 @@ def pass_through(project_id: UUID) -> timedelta:
 
     Raises RateLimited while this project's labelling is more than five minutes behind, NotFound without such a project.
     """
-    look = _looks.get(project_id)
-    if look is None or time.monotonic() - look.looked_at >= LOOK_EVERY_S:
-        look = _looks[project_id] = _look(project_id)
+    look = look_at(project_id)
     if look.label_wait_s > MAX_WAIT_S:
         raise RateLimited(
             f"labelling is {look.label_wait_s:.0f} s behind; send again later", retry_after_s=RETRY_AFTER_S
         )
     return look.max_age
+
+
+def look_at(project_id: UUID) -> Look:
+    """What was seen within the last second. Raises NotFound without such a project."""
+    look = _looks.get(project_id)
+    if look is None or time.monotonic() - look.looked_at >= LOOK_EVERY_S:
+        look = _looks[project_id] = _look(project_id)
+    return look
 
 
 def forget() -> None:
@@ -66,7 +73,12 @@ def label_wait_s(project_id: UUID) -> float:
 def _look(project_id: UUID) -> Look:
     with tenant(project_id):
         try:
-            max_age = timedelta(days=project_settings(project_id).horizon_days)
+            asked = project_settings(project_id)
         except Project.DoesNotExist:
             raise NotFound("no such project", field="x-strop-project") from None
-        return Look(looked_at=time.monotonic(), max_age=max_age, label_wait_s=label_wait_s(project_id))
+        return Look(
+            looked_at=time.monotonic(),
+            max_age=timedelta(days=asked.horizon_days),
+            decision_window=timedelta(seconds=asked.decision_window_s),
+            label_wait_s=label_wait_s(project_id),
+        )

@@ -7,7 +7,7 @@ duplicate when its body is the same and a conflict when not, within a request as
 import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import UUID
 
@@ -15,12 +15,11 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from prometheus_client import Counter
 
 from feedback import wire
-from feedback.services import outcomes, problem_links, staging
+from feedback.services import door, outcomes, problem_links, staging
 from feedback.wire import Item, Refusal, SignalItem, TurnItem
 from jobs import crash
 from jobs.services import enqueue
 from registry.errors import Unavailable
-from registry.services import project_settings
 from registry.tenancy import tenant
 
 LABEL_JOB = "feedback.label"
@@ -170,7 +169,7 @@ def _store(project_id: UUID, fresh: Sequence[Item], received_at: datetime) -> in
     turns = [item for item in fresh if isinstance(item, TurnItem)]
     signals = [item for item in fresh if isinstance(item, SignalItem)]
     staging.stage(turns, signals)
-    window = timedelta(seconds=project_settings(project_id).decision_window_s)
+    window = door.look_at(project_id).decision_window
     inserted = staging.insert(project_id, received_at=received_at, settle_due=received_at + window)
     # A signal that was being stored at the same moment as its turn is joined when the turn settles.
     touched = sorted({signal.turn for signal in signals if signal.turn} | set(inserted.joined))

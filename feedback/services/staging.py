@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
+from weakref import WeakSet
 
 import msgspec
-from django.db import connection
+from django.db import connection, transaction
 
 from feedback.wire import SignalItem, TurnItem, Usage
 
@@ -26,9 +27,8 @@ CREATE TEMP TABLE IF NOT EXISTS feedback_staged_turn (
 CREATE TEMP TABLE IF NOT EXISTS feedback_staged_signal (
   signal_id text, turn_ref text, session_ref text, kind text, value float8, text text, at timestamptz, "user" text,
   supersedes text, metadata jsonb) ON COMMIT DELETE ROWS;
-DELETE FROM feedback_staged_turn;
-DELETE FROM feedback_staged_signal;
 """
+_have_tables: WeakSet[Any] = WeakSet()  # connections to PostgreSQL, which keep them
 _TURN_COLUMNS = (
     'index, at, policy, version, model, "group", problem, surface, language, "user", source, sampling, finish_reason, '
     "error, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, ttft_ms, latency_ms, "
@@ -42,9 +42,12 @@ _SIGNAL_COLUMNS = 'signal_id, turn_ref, session_ref, kind, value, text, at, "use
 
 
 def stage(turns: Sequence[TurnItem], signals: Sequence[SignalItem]) -> None:
-    """Fill the temporary tables with these items and nothing else."""
+    """Fill the empty temporary tables with these items."""
     with connection.cursor() as cursor:
-        cursor.execute(_TABLES)
+        if connection.connection not in _have_tables:
+            cursor.execute(_TABLES)
+            server = connection.connection
+            transaction.on_commit(lambda: _have_tables.add(server))
         if turns:
             _copy(cursor, "COPY feedback_staged_turn FROM STDIN", map(_turn_line, turns))
         if signals:
@@ -60,7 +63,7 @@ class Inserted:
 
 
 def insert(project_id: UUID, *, received_at: datetime, settle_due: datetime) -> Inserted:
-    """Sessions, turns, payloads and signals from what is staged, joined; one round trip to the database."""
+    """Sessions, turns, payloads and signals from what is staged, joined, and the tables emptied, in one round trip."""
     names = {"project": project_id, "received_at": received_at, "settle_due": settle_due}
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, names)
@@ -108,6 +111,9 @@ WITH inserted AS (
   FROM feedback_staged_signal staged ORDER BY signal_id
   RETURNING turn_ref, turn_id)
 SELECT count(*) FROM inserted WHERE turn_ref IS NOT NULL AND turn_id IS NULL;
+
+DELETE FROM feedback_staged_turn;
+DELETE FROM feedback_staged_signal;
 """  # noqa: S608 - the columns are constants
 
 

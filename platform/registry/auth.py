@@ -1,12 +1,14 @@
 """Who calls: an API key bound to one project, or one of the product's own processes with an internal token.
 
 A key is `strop_<prefix>.<secret>`; only SHA-256 of the secret is stored (256 random bits need no slow hash), and
-compared in constant time. An internal token (`registry.internal_token`) is good for minutes, and for one purpose.
+compared in constant time. A key that was found is trusted for a second without asking the database again, so a revoked
+one may open the door for as long. An internal token (`registry.internal_token`) is good for minutes and one purpose.
 """
 
 import hashlib
 import hmac
 import secrets
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -23,6 +25,9 @@ from registry.models import ApiKey, Scope
 from registry.tenancy import directory, tenant
 
 LAST_USED_EVERY = timedelta(minutes=1)
+TRUSTED_FOR_S = 1.0
+MAX_TRUSTED = 10_000
+_trusted: dict[str, tuple[float, ApiKey]] = {}  # by prefix: when the row was read, and what it said
 PURPOSE_SCOPES = {Purpose.WEIGHTS: Scope.INFER, Purpose.ANSWERS: Scope.INFER, Purpose.EVENTS: Scope.INGEST}
 
 
@@ -90,8 +95,7 @@ def _by_key(token: str) -> Caller:
     given = hashlib.sha256(secret.encode()).digest()
     if "\0" in prefix:
         raise Unauthorized("this key opens nothing")
-    with directory():
-        key = ApiKey._base_manager.filter(prefix=prefix).first()
+    key = _find(prefix)
     known = bytes(key.digest) if key else b"\0" * 32
     if not hmac.compare_digest(given, known) or key is None or not key.is_live:
         raise Unauthorized("this key opens nothing: unknown, expired or revoked")
@@ -105,6 +109,24 @@ def _by_key(token: str) -> Caller:
     )
 
 
+def _find(prefix: str) -> ApiKey | None:
+    read_at, key = _trusted.get(prefix, (0.0, None))
+    if key is not None and time.monotonic() - read_at < TRUSTED_FOR_S:
+        return key
+    with directory():
+        key = ApiKey._base_manager.filter(prefix=prefix).first()
+    if len(_trusted) >= MAX_TRUSTED:
+        _trusted.clear()
+    if key is not None:
+        _trusted[prefix] = (time.monotonic(), key)
+    return key
+
+
+def forget_key(prefix: str) -> None:
+    """Ask the database for this key next time; what changes a key calls it, other processes learn within a second."""
+    _trusted.pop(prefix, None)
+
+
 def _note_use(key: ApiKey) -> None:
     now = timezone.now()
     if key.last_used_at is None or key.last_used_at < now - LAST_USED_EVERY:
@@ -112,3 +134,4 @@ def _note_use(key: ApiKey) -> None:
             ApiKey.objects.filter(Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_EVERY), pk=key.pk).update(
                 last_used_at=now
             )
+        key.last_used_at = now

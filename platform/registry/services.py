@@ -139,6 +139,7 @@ def revoke_key(prefix: str, *, actor: str, reason: str = "") -> ApiKey:
     if key.revoked_at is None:
         key.revoked_at = timezone.now()
         key.save(update_fields=["revoked_at"])
+        auth.forget_key(prefix)
         audit("revoke", "key", prefix, actor=actor, reason=reason)
     return key
 

@@ -54,14 +54,16 @@ def directory() -> Iterator[None]:
 
 @contextmanager
 def _setting(name: str, value: str) -> Iterator[None]:
+    is_outermost = not connection.in_atomic_block
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT current_setting(%s, true), set_config(%s, %s, true)", [name, name, value])
             previous = cursor.fetchone()[0]
         yield
-        # On an error the savepoint's rollback restores the outer value by itself.
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config(%s, %s, true)", [name, previous or ""])
+        # The end of the transaction, or on an error of the savepoint, restores the outer value by itself.
+        if not is_outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config(%s, %s, true)", [name, previous or ""])
 
 
 class TenantManager(models.Manager):
