@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from console.facets import Counted, Facet, count_facets
-from console.listing import Asked, Column, Found, ListKind, keyset_page
+from console.listing import Asked, Column, ExportOf, Found, ListKind, keyset_page
 from console.lists.keys import checkpoint_of, turn_fields
 from console.lists.turns import payloads_of
 from console.query import Build, Field, Fields, Kind, Term
@@ -39,7 +39,7 @@ FIELDS = Fields(
     *(one for one in turn_fields("turn__") if one.name in SHARED),
 )
 COLUMNS = (
-    Column(name="raised", title="Raised"),
+    Column(name="raised", title="Raised", sort="created_at", is_time=True),
     Column(name="rule", title="Rule"),
     Column(name="completion", title="Model wrote"),
     Column(name="outcome", title="Outcome", hint="of the turn's label"),
@@ -81,21 +81,6 @@ class FlagRow:
 
 def newest_flag() -> datetime | None:
     return Flag.objects.order_by("-created_at").values_list("created_at", flat=True).first()
-
-
-FLAGS = ListKind(
-    name="flagged",
-    noun="flag",
-    title="Flagged turns",
-    fields=FIELDS,
-    columns=COLUMNS,
-    newest=newest_flag,
-    rows_template="flagged/_rows.html",
-    empty_template="flagged/_empty.html",
-    bulk_template="flagged/_bulk.html",
-    default_range="90d",
-    example="state:open rule:tests_disagree checkpoint:editor@3 -outcome:silence",
-)
 
 
 def matching(asked: Asked) -> QuerySet[Flag]:
@@ -143,3 +128,21 @@ def rows_of(flags: Sequence[Flag]) -> list[FlagRow]:
         )
         for flag in flags
     ]
+
+
+FLAGS = ListKind(
+    name="flagged",
+    noun="flag",
+    title="Flagged turns",
+    fields=FIELDS,
+    columns=COLUMNS,
+    find=find,
+    newest=newest_flag,
+    facets=facets,
+    export=ExportOf(columns=EXPORTED, rows=exported, values=export_rows, at="created_at"),
+    rows_template="flagged/_rows.html",
+    empty_template="flagged/_empty.html",
+    bulk_template="flagged/_bulk.html",
+    default_range="90d",
+    example="state:open rule:tests_disagree checkpoint:editor@3 -outcome:silence",
+)

@@ -35,8 +35,6 @@ def flagged(request: MemberRequest) -> HttpResponse:
     return show_list(
         request,
         kind,
-        find=flag_list.find,
-        facets=flag_list.facets,
         context=lambda found: {} if request.htmx else {"by_rule": reads.by_rule(asked.time_range)},
         template="flagged/flagged.html",
     )

@@ -86,9 +86,11 @@ def look_again(request: MemberRequest) -> HttpResponse:
     """Put what this person skipped back into their queue."""
     back = reverse("console:review", args=[request.member.project.slug])
     reviewer = request.user.get_username()
-    return carry_out(
-        request, lambda: f"{review_queue.look_again(reviewer=reviewer)} are back in your queue.", back=back
-    )
+
+    def act() -> str:
+        return f"{review_queue.look_again(reviewer=reviewer)} skipped turns are back in your queue."
+
+    return carry_out(request, act, back=back)
 
 
 @require_POST

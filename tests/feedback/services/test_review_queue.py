@@ -24,13 +24,10 @@ LATER = NOW + queue.LEASE + timedelta(seconds=1)
 def make_turns(number: int, **columns) -> list[Turn]:
     session, _ = AgentSession.objects.get_or_create(session_id="s", defaults={"first_at": NOW, "last_at": NOW})
     made = Turn.objects.count()
+    values = {"policy": "editor", "version": 1, "outcome": "accept", "settled_at": NOW} | columns
     return Turn.objects.bulk_create(
-        Turn(
-            turn_id=f"t{made + i}", session=session, index=i, at=NOW, policy="editor", version=1, outcome="accept",
-            settled_at=NOW, **columns,
-        )
-        for i in range(number)
-    )  # fmt: skip
+        Turn(turn_id=f"t{made + i}", session=session, index=i, at=NOW, **values) for i in range(number)
+    )
 
 
 def make_flags(number: int, rule: str = "tests_disagree", **columns) -> list[Flag]:
