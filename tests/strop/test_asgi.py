@@ -1,0 +1,25 @@
+"""Which middleware an address goes through."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from strop.asgi import application
+
+FOR_PAGES = {"content-security-policy", "x-frame-options"}
+
+
+@pytest.mark.django_db
+def test_pages_pass_all_middleware_and_the_data_plane_only_what_names_the_request():
+    async def ask() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=application)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return [await client.get(path) for path in ("/sign-in", "/v1/weights/policies", "/v1/nothing-here")]
+
+    page, *data_plane = asyncio.run(ask())
+    assert [page.status_code, *(response.status_code for response in data_plane)] == [200, 401, 404]
+    assert FOR_PAGES <= page.headers.keys()
+    for response in data_plane:
+        assert "x-request-id" in response.headers
+        assert not FOR_PAGES & response.headers.keys()
