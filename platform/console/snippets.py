@@ -184,7 +184,7 @@ def javascript_turn(key: str | None) -> Snippet:
         runs_with="Node 18 or newer, on your server",
         caption="JavaScript with fetch: an answer that your own model gave, and what its user did with it",
         text=f"""const key = {_script_key(key)};
-const turn = crypto.randomUUID(), at = new Date().toISOString();
+const turn = "first-" + Date.now() + "-" + Math.random().toString(36).slice(2), at = new Date().toISOString();
 const items = [
   {{ type: "turn", id: turn, session: turn, at, model: "my-model",
     messages: [{{ role: "user", content: "1 + 1 =" }}], completion: "2" }},

@@ -26,7 +26,7 @@ async def stream(
     read: Callable[[Project], Snapshot],
     *,
     poll_s: float,
-    role: Role = Role.VIEWER,
+    role: str = Role.VIEWER,
 ) -> HttpResponse:
     """What `read` returns, each time it has changed; readers of one project and key share each reading."""
     if request.method != "GET":
@@ -35,7 +35,7 @@ async def stream(
     if not user.is_authenticated:
         return redirect_to_login(request.get_full_path())
     member = member_of(await sync_to_async(memberships)(user), slug)
-    if not Role(member.role).may(role):
+    if not Role(member.role).may(Role(role)):
         raise PermissionDenied(f"this needs the role {role}; yours is {member.role}")
 
     def read_as_tenant() -> Snapshot:

@@ -6,7 +6,8 @@ class RegistryConfig(AppConfig):
 
     def ready(self) -> None:
         from jobs import handlers, listeners
-        from registry import deliveries, notifications
+        from registry import calls, deliveries, notifications
 
         handlers.register(notifications.DELIVER_JOB, deliveries.deliver_job)
+        handlers.schedule("registry.forget-calls", 3600, calls.forget_old_calls)
         listeners.when_quarantined(deliveries.on_job_quarantined)

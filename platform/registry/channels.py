@@ -13,7 +13,7 @@ from registry.models import ChannelKind, Notice, NoticeDelivery, NoticeKind, Not
 from registry.notifications import start_delivery
 from registry.services import audit
 
-CHOICES = tuple(kind for kind in NoticeKind if kind is not NoticeKind.TEST)
+CHOICES = tuple(NoticeKind(value) for value in NoticeKind.values if value != NoticeKind.TEST)
 MAX_CHANNELS = 50
 
 

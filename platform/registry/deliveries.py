@@ -83,7 +83,7 @@ def on_job_quarantined(job: Job) -> None:
             return
     last_line = job.last_error.strip().splitlines()[-1:] or ["unknown"]
     emit(
-        NoticeKind.JOB_QUARANTINED,
+        NoticeKind(NoticeKind.JOB_QUARANTINED),
         job.project_id,
         {"title": f"Job {job.kind} was given up", "job": job.pk, "job_kind": job.kind, "error": last_line[0]},
         key=f"{job.pk}:{job.fence}",

@@ -325,3 +325,20 @@ class NoticeDelivery(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.notice.kind} to {self.channel} ({self.state})"
+
+
+class IdempotentCall(TenantModel):
+    """A call of the management API that was answered once; sent again with its key it gets the same answer."""
+
+    key = models.CharField(max_length=255)
+    request_hash = models.CharField(max_length=64)  # of method, address and body
+    status = models.PositiveSmallIntegerField(null=True)  # None only inside the transaction that answers it
+    body = models.TextField(default="", blank=True)  # of the answer, without what is told once
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "key"], name="idempotency_key_in_project")]
+        indexes = [models.Index(fields=["project", "created_at"], name="idempotent_by_time")]
+
+    def __str__(self) -> str:
+        return self.key

@@ -111,7 +111,7 @@ async def models(request: HttpRequest) -> HttpResponse:
         return _wrong_method("GET")
 
     def find() -> list[tuple[str, int]]:
-        return routing.model_names(_project(authenticate(request, Scope.INFER).project_id))
+        return routing.model_names(_project(authenticate(request, Scope.INFER)))
 
     names = await in_thread(find)
     data = [{"id": name, "object": "model", "created": created, "owned_by": "strop"} for name, created in names]

@@ -9,7 +9,7 @@ def tell_decided(report: GateReport) -> None:
     """The gate has spoken about a candidate."""
     checkpoint = report.checkpoint
     emit(
-        NoticeKind.GATE_DECIDED,
+        NoticeKind(NoticeKind.GATE_DECIDED),
         report.project_id,
         {
             "title": f"The gate says {report.decision.replace('_', ' ')} for {checkpoint}",
@@ -25,7 +25,7 @@ def tell_decided(report: GateReport) -> None:
 def tell_failed(run: UpdateRun) -> None:
     last_line = run.error.strip().splitlines()[-1:] or ["unknown"]
     emit(
-        NoticeKind.UPDATE_FAILED,
+        NoticeKind(NoticeKind.UPDATE_FAILED),
         run.project_id,
         {
             "title": f"The {run} failed",

@@ -44,7 +44,7 @@ def find(asked: Asked) -> Found:
 
 
 def facets(asked: Asked) -> list[Facet]:
-    return count_facets(asked, matching, FACETS)
+    return count_facets(asked, matching, FACETS, at="at")
 
 
 def newest_event() -> datetime | None:

@@ -61,8 +61,8 @@ def make_key(request: MemberRequest) -> tuple[str, ApiKey]:
     """The key that the form asks for. Raises Forbidden where it would open more than the person may do."""
     sent = request.POST
     is_browser = sent.get("kind") == "browser"
-    scopes = [Scope.INGEST.value] if is_browser else sent.getlist("scopes")
-    if Scope.ADMIN in scopes and not Role(request.member.role).may(Role.OWNER):
+    scopes = [str(Scope.INGEST)] if is_browser else sent.getlist("scopes")
+    if Scope.ADMIN in scopes and not Role(request.member.role).may(Role(Role.OWNER)):
         raise Forbidden("only an owner makes a key with the scope admin")
     days = _whole(sent.get("days", "0"), "days")
     return create_key(

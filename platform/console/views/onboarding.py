@@ -36,7 +36,7 @@ def start(request: MemberRequest) -> HttpResponse:
 @member_required(Role.ENGINEER)
 def make_key(request: MemberRequest) -> HttpResponse:
     """The page again with a new key in every snippet; it is shown this once."""
-    scopes = [Scope.INGEST.value, Scope.INFER.value]
+    scopes = [str(Scope.INGEST), str(Scope.INFER)]
     with transaction.atomic():
         text, _ = create_key(KEY_NAME, scopes, actor=request.user.get_username(), created_by=request.user)
     return _page(request, key=text)

@@ -31,7 +31,7 @@ class ApiRequest(HttpRequest):
 class Key(HttpBearer):
     """`Authorization: Bearer <key>` with one scope."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: str) -> None:
         super().__init__()
         self.scope = scope
 
@@ -40,8 +40,8 @@ class Key(HttpBearer):
         caller = authenticate(request, self.scope)
         if caller.is_internal or caller.project_id is None:
             raise Forbidden("the management API is for keys")
-        request.caller = caller  # type: ignore[attr-defined]
-        request.project_id, request.actor = caller.project_id, caller.name  # type: ignore[attr-defined]
+        request.caller = caller
+        request.project_id, request.actor = caller.project_id, caller.name
         return caller
 
     def authenticate(self, request: HttpRequest, token: str) -> Caller:

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ninja import Field, Query, Router, Schema
+from ninja import Body, Field, Query, Router, Schema, Status
 
 from registry import channels, webhooks
 from registry.errors import NotFound
@@ -105,7 +105,7 @@ def project(request: ApiRequest, slug: str) -> dict[str, Any]:
 
 @router.patch("/projects/{slug}", response=ProjectDetail, auth=ADMIN, summary="Change settings of a project")
 @in_project
-def change_project(request: ApiRequest, slug: str, sent: dict[str, Any]) -> dict[str, Any]:
+def change_project(request: ApiRequest, slug: str, sent: Body[dict[str, Any]]) -> dict[str, Any]:
     found = _own(request, slug)
     change_project_settings(found, actor=request.actor, **sent)
     return _project(found)
@@ -119,7 +119,7 @@ def keys(request: ApiRequest) -> list[ApiKey]:
 
 @router.post("/keys", response={201: KeyMade}, auth=ADMIN, summary="Make a key")
 @in_project
-def make_key(request: ApiRequest, sent: KeyIn) -> tuple[int, dict[str, Any]]:
+def make_key(request: ApiRequest, sent: KeyIn) -> Status:
     text, key = create_key(
         sent.name,
         sent.scopes,
@@ -128,7 +128,7 @@ def make_key(request: ApiRequest, sent: KeyIn) -> tuple[int, dict[str, Any]]:
         origins=sent.origins,
         items_per_minute=sent.items_per_minute,
     )
-    return 201, KeyOut.from_orm(key).dict() | {"key": text}
+    return Status(201, KeyOut.from_orm(key).dict() | {"key": text})
 
 
 @router.delete("/keys/{prefix}", response=KeyOut, auth=ADMIN, summary="Revoke a key")
@@ -145,9 +145,9 @@ def list_webhooks(request: ApiRequest) -> list[dict[str, Any]]:
 
 @router.post("/webhooks", response={201: WebhookMade}, auth=ADMIN, summary="Make a webhook")
 @in_project
-def make_webhook(request: ApiRequest, sent: WebhookIn) -> tuple[int, dict[str, Any]]:
+def make_webhook(request: ApiRequest, sent: WebhookIn) -> Status:
     made = channels.create_channel(sent.name, ChannelKind.WEBHOOK, sent.url, sent.events, actor=request.actor)
-    return 201, _webhook(made) | {"secret": webhooks.secret_of(made)}
+    return Status(201, _webhook(made) | {"secret": webhooks.secret_of(made)})
 
 
 @router.patch("/webhooks/{id}", response=WebhookOut, auth=ADMIN, summary="Change a webhook, or switch it on or off")
@@ -162,17 +162,17 @@ def change_webhook(request: ApiRequest, id: UUID, sent: WebhookChange) -> dict[s
 
 @router.delete("/webhooks/{id}", response={204: None}, auth=ADMIN, summary="Remove a webhook and its log")
 @in_project
-def delete_webhook(request: ApiRequest, id: UUID) -> tuple[int, None]:
+def delete_webhook(request: ApiRequest, id: UUID) -> Status:
     _find(id)
     channels.remove_channel(id, actor=request.actor)
-    return 204, None
+    return Status(204, None)
 
 
 @router.post("/webhooks/{id}/test", response={202: DeliveryOut}, auth=ADMIN, summary="Send a test to a webhook")
 @in_project
-def test_webhook(request: ApiRequest, id: UUID) -> tuple[int, dict[str, Any]]:
+def test_webhook(request: ApiRequest, id: UUID) -> Status:
     _find(id)
-    return 202, _delivery(channels.send_test(id, actor=request.actor))
+    return Status(202, _delivery(channels.send_test(id, actor=request.actor)))
 
 
 @router.get("/webhooks/{id}/deliveries", response=Page[DeliveryOut], auth=ADMIN, summary="What became of its notices")

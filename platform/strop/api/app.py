@@ -8,6 +8,7 @@ from ninja.openapi.schema import OpenAPISchema
 
 from strop.api import admin, data_plane, loop, observed
 from strop.api.errors import Refusal, add_handlers
+from strop.api.idempotency import idempotent
 
 DESCRIPTION = """What the console shows and does, for programs. Send `Authorization: Bearer <key>`. A key belongs to one
 project; what belongs to another one is not found. Scopes: `read` for what is read, `train` for what moves the loop,
@@ -57,3 +58,7 @@ api = StropAPI(
 add_handlers(api)
 for router in (admin.router, loop.router, observed.router):
     api.add_router("", router)
+    for view in router.path_operations.values():
+        for operation in view.operations:
+            if "POST" in operation.methods:
+                operation.run = idempotent(operation.run)  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ import msgspec
 from feedback.wire import SignalItem, TurnItem
 
 REF = "#/components/schemas/{name}"
-SECURITY = [{"Key": []}]
+SECURITY: list[dict[str, list[str]]] = [{"Key": []}]
 REFUSED = {
     "description": "Refused; `error.field` names what is wrong",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},

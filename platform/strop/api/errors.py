@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, OperationalError
+from django.db import DatabaseError, DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import NinjaAPI, Schema
 from ninja.errors import HttpError, ValidationError
@@ -52,8 +52,10 @@ def add_handlers(api: NinjaAPI) -> None:
         return answer(request, Unavailable("the database is not available", retry_after_s=2))
 
     def unstorable(request: HttpRequest, error: Any) -> HttpResponse:
-        if isinstance(error, OperationalError | InterfaceError):
+        if isinstance(error, OperationalError):
             return away(request, error)
+        if isinstance(error, DataError):
+            return answer(request, InvalidInput("holds a character or a number that cannot be stored"))
         raise error
 
     api.add_exception_handler(StropError, stated)

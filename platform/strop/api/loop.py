@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from ninja import Field, Query, Router, Schema
+from ninja import Body, Field, Query, Router, Schema, Status
 
 from registry.errors import NotFound
 from registry.models import Checkpoint, Deployment, Policy
@@ -148,8 +148,8 @@ def policies(request: ApiRequest) -> list[dict[str, Any]]:
 
 @router.post("/policies", response={202: ImportOut}, auth=TRAIN, summary="Make a policy of a model, in the background")
 @in_project
-def add_policy(request: ApiRequest, sent: PolicyIn) -> tuple[int, PolicyImport]:
-    return 202, request_import(sent.name, sent.source, actor=request.actor, plan=sent.plan)
+def add_policy(request: ApiRequest, sent: PolicyIn) -> Status:
+    return Status(202, request_import(sent.name, sent.source, actor=request.actor, plan=sent.plan))
 
 
 @router.get("/policies/{name}", response=PolicyOut, auth=READ, summary="One policy")
@@ -163,7 +163,7 @@ def policy(request: ApiRequest, name: str) -> dict[str, Any]:
 
 @router.patch("/policies/{name}/plan", response=PlanOut, auth=TRAIN, summary="Change when and how a policy learns")
 @in_project
-def plan(request: ApiRequest, name: str, sent: dict[str, Any]) -> Any:
+def plan(request: ApiRequest, name: str, sent: Body[dict[str, Any]]) -> Any:
     return change_plan(find_policy(name), actor=request.actor, **sent)
 
 
@@ -226,9 +226,9 @@ def updates(request: ApiRequest, asked: Query[OfPolicy]) -> dict[str, Any]:
 
 @router.post("/updates", response={201: UpdateOut}, auth=TRAIN, summary="Start an update now")
 @in_project
-def start_update(request: ApiRequest, sent: UpdateIn) -> tuple[int, dict[str, Any]]:
+def start_update(request: ApiRequest, sent: UpdateIn) -> Status:
     run = trigger_update(find_policy(sent.policy), actor=request.actor, overrides=sent.overrides, kind=sent.kind)
-    return 201, _update(_find_update(run.id))
+    return Status(201, _update(_find_update(run.id)))
 
 
 @router.get("/updates/{id}", response=UpdateOut, auth=READ, summary="One update")

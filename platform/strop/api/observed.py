@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import QuerySet
 from ninja import Field, Query, Router, Schema
 
 from feedback.models import AgentSession, Flag, Turn, TurnPayload, UserSignal
@@ -12,7 +12,7 @@ from feedback.selectors import accept_share
 from registry.errors import NotFound
 from rl_online.models import Alarm
 from strop.api.access import READ, ApiRequest, in_project
-from strop.api.paging import Asked, Page, page_of
+from strop.api.paging import Asked, Page, page_of, span_of
 
 router = Router(tags=["Observed"])
 
@@ -176,8 +176,7 @@ def turns(request: ApiRequest, asked: Query[TurnsAsked]) -> dict[str, Any]:
 @router.get("/turns/{path:id}", response=TurnDetail, auth=READ, summary="One turn with text, label and signals")
 @in_project
 def turn(request: ApiRequest, id: str) -> dict[str, Any]:
-    signals = Prefetch("signals", queryset=UserSignal.objects.order_by("at")[:500])
-    found = Turn.objects.filter(turn_id=_text(id)).select_related("session", "label").prefetch_related(signals).first()
+    found = Turn.objects.filter(turn_id=_text(id)).select_related("session", "label").first()
     if found is None:
         raise NotFound("no such turn in this project", field="id")
     payload = _payload(found)
@@ -188,7 +187,7 @@ def turn(request: ApiRequest, id: str) -> dict[str, Any]:
         "tool_calls": payload.tool_calls if payload else [],
         "metadata": payload.metadata if payload else {},
         "label": found.label,
-        "signals": list(found.signals.all()),
+        "signals": list(UserSignal.objects.filter(turn=found).order_by("at")[:500]),
     }
 
 
@@ -205,8 +204,7 @@ def flags(request: ApiRequest, asked: Query[FlagsAsked]) -> dict[str, Any]:
 )
 @in_project
 def accept_shares(request: ApiRequest, asked: Query[SharesAsked]) -> dict[str, Any]:
-    window = Asked(since=asked.since, until=asked.until)
-    since, until = window.span()
+    since, until = span_of(asked.since, asked.until)
     groups = accept_share(by=asked.by, source=asked.source, since=since, until=until)
     return {"groups": [asdict(group) for group in groups]}
 

@@ -32,21 +32,21 @@ class Asked(Schema):
 
     def within(self, column: str) -> Q:
         """What moves with the clock also takes what is dated a little ahead of it. Raises InvalidInput."""
-        since, until = self.span()
+        since, until = span_of(self.since, self.until)
         found = Q(**{f"{column}__gte": since})
         return found if self.until is None else found & Q(**{f"{column}__lt": until})
 
-    def span(self) -> tuple[datetime, datetime]:
-        """Raises InvalidInput for a time without a zone, and for a span that is empty or too long."""
-        for name in ("since", "until"):
-            at = getattr(self, name)
-            if at is not None and at.tzinfo is None:
-                raise InvalidInput("write the time with its zone, e.g. 2026-11-30T06:00:00Z", field=name)
-        until = self.until or timezone.now()
-        since = self.since or until - DEFAULT_SPAN
-        if not timedelta(0) < until - since <= MAX_SPAN:
-            raise InvalidInput(f"lies not before until, or more than {MAX_SPAN.days} days before it", field="since")
-        return since, until
+
+def span_of(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
+    """Both ends, filled in. Raises InvalidInput for a time without a zone, and for a span that is empty or too long."""
+    for name, at in (("since", since), ("until", until)):
+        if at is not None and at.tzinfo is None:
+            raise InvalidInput("write the time with its zone, e.g. 2026-11-30T06:00:00Z", field=name)
+    until = until or timezone.now()
+    since = since or until - DEFAULT_SPAN
+    if not timedelta(0) < until - since <= MAX_SPAN:
+        raise InvalidInput(f"lies not before until, or more than {MAX_SPAN.days} days before it", field="since")
+    return since, until
 
 
 def page_of(

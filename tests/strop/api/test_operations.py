@@ -198,16 +198,15 @@ def test_an_email_channel_is_no_webhook(client, api_key, project):
     assert client.get(f"/api/v1/webhooks/{channel.id}/deliveries", headers=headers).status_code == 404
 
 
-def test_lists_ask_as_often_for_many_rows_as_for_one(get, project, django_assert_max_num_queries):
+def test_lists_ask_as_often_for_many_rows_as_for_one(get, project):
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
     def count(path: str) -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as seen:
+        with CaptureQueriesContext(connection) as seen:
             assert get(path).status_code == 200
-        return len(seen)
+        # A key that was just found is trusted for a second, so how often it is looked up varies.
+        return sum(one["sql"].startswith("SELECT") and "registry_apikey" not in one["sql"] for one in seen)
 
     with tenant(project.id):
         factories.make_loop(num_turns=2, is_training=False)
