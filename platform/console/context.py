@@ -28,6 +28,7 @@ SETTINGS = (
     "members", "member-invite", "member-link", "keys", "key-create", "policies", "policy-add", "notifications",
     "channel", "channel-create", "audit", "password", "system",
 )  # fmt: skip
+RECIPE_PAGES = ("label-recipe", "label-recipe-new", "reward-spec", "reward-spec-new")
 SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
     (
         "Home",
@@ -71,10 +72,10 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
                 also=("update", "update-trigger", "update-samples", "update-compare", "dry-run", "dry-run-start"),
             ),
             Place(url="checkpoints", title="Checkpoints", icon="branch", key="c", also=("checkpoint",)),
-            Place(url="gates", title="Gates", icon="gate", key="b", also=("gate", "gate-problems")),
+            Place(url="gates", title="Gates", icon="gate", key="v", also=("gate", "gate-problems")),
             Place(url="deployments", title="Deployments", icon="rocket", key="d"),
             Place(url="engines", title="Engines", icon="cpu", key="e"),
-            Place(url="recipes", title="Recipes", icon="recipe", key="p"),
+            Place(url="recipes", title="Recipes", icon="recipe", key="p", also=RECIPE_PAGES),
         ),
     ),
     (

@@ -4,6 +4,7 @@ import pytest
 
 from feedback.models import Flag
 from registry.tenancy import tenant
+from tests.browser.conftest import SHOTS
 from tests.browser.test_console import violations
 from tests.console import factories
 
@@ -22,6 +23,12 @@ def at(visit, owner, loop):
     return go
 
 
+def shoot(visitor, name):
+    """What is on the screen, without the page below it."""
+    SHOTS.mkdir(exist_ok=True)
+    visitor.page.screenshot(path=SHOTS / f"{name}.png")
+
+
 def clean(visitor):
     assert violations(visitor.page) == [] and visitor.complaints == []
 
@@ -34,7 +41,7 @@ def test_the_palette_leads_to_a_page_by_keys_alone(at):
     visitor.page.keyboard.press("Control+k")
     visitor.page.wait_for_selector("dialog.palette [role=option]")
     clean(visitor)
-    visitor.shoot("palette-light")
+    shoot(visitor, "palette-light")
     visitor.page.keyboard.type("checkpo")
     visitor.page.wait_for_selector("[role=option][aria-selected=true]:has-text('Checkpoints')")
     visitor.page.keyboard.press("Enter")
@@ -60,7 +67,7 @@ def test_the_palette_changes_the_theme(at):
     visitor.page.keyboard.press("Meta+k")
     visitor.page.wait_for_selector("dialog.palette [role=option]")
     clean(visitor)
-    visitor.shoot("palette-dark")
+    shoot(visitor, "palette-dark")
 
 
 def test_the_sheet_shows_every_key_and_g_goes(at):
@@ -68,7 +75,7 @@ def test_the_sheet_shows_every_key_and_g_goes(at):
     visitor.page.keyboard.press("?")
     visitor.page.wait_for_selector("dialog.sheet[open]")
     clean(visitor)
-    visitor.shoot("keys-light")
+    shoot(visitor, "keys-light")
     assert visitor.page.locator("dialog.sheet dt:has-text('j')").count() >= 1
     visitor.page.keyboard.press("Escape")
     visitor.page.keyboard.press("g")
@@ -109,7 +116,7 @@ def test_a_preset_and_a_zone_are_chosen_and_are_in_the_address(at):
     visitor.page.keyboard.press("t")
     visitor.page.wait_for_selector(".time-range-menu.show")
     clean(visitor)
-    visitor.shoot("time-range-light")
+    shoot(visitor, "time-range-light")
     visitor.page.click(".time-range-menu >> text=30d")
     visitor.page.wait_for_url("**range=30d**")
     visitor.page.keyboard.press("t")
@@ -162,7 +169,7 @@ def test_a_row_opens_at_the_side_and_j_and_k_move(at, loop):
     visitor.page.wait_for_selector(".facet")
     visitor.page.click("tr[data-peek] >> nth=0 >> td >> nth=2")
     visitor.page.wait_for_selector("[data-peek-body] .peek-content")
-    visitor.shoot("peek-light")
+    shoot(visitor, "peek-light")
     clean(visitor)
     first = visitor.page.get_attribute("tr.is-peeked", "data-peek")
     visitor.page.keyboard.press("j")
@@ -204,7 +211,7 @@ def test_a_view_is_saved_opened_and_deleted(at):
     visitor = at("/p/editor/turns?q=outcome:reject&columns=at,user")
     visitor.page.click("text=Views")
     visitor.page.fill("#view-name", "rejected")
-    visitor.shoot("views-light")
+    shoot(visitor, "views-light")
     clean(visitor)
     visitor.page.click("text=Save view")
     visitor.page.wait_for_selector(".toast:has-text('Saved as rejected')")
@@ -224,7 +231,7 @@ def test_columns_are_chosen_and_are_in_the_address(at):
     visitor.page.click("button:has-text('Columns')")
     visitor.page.check(".columns-menu >> text=Language")
     visitor.page.uncheck(".columns-menu >> text=Signals")
-    visitor.shoot("columns-light")
+    shoot(visitor, "columns-light")
     visitor.page.click(".columns-menu >> text=Show")
     visitor.page.wait_for_url("**columns=**language**")
     titles = visitor.page.locator("#results thead th").all_inner_texts()
@@ -234,7 +241,7 @@ def test_columns_are_chosen_and_are_in_the_address(at):
 def test_a_key_of_the_sheet_goes_into_the_bar(at):
     visitor = at("/p/editor/turns")
     visitor.page.click("text=Query keys")
-    visitor.shoot("query-keys-light")
+    shoot(visitor, "query-keys-light")
     clean(visitor)
     visitor.page.click("[data-query-key='latency_ms:']")
     assert visitor.page.input_value("[data-query]") == "latency_ms:"
@@ -288,13 +295,13 @@ def test_the_frame_is_clean_in_each_theme_and_on_a_phone(at, theme, width):
     clean(visitor)
     visitor.page.locator("tr[data-peek] td.said-cell").first.click()
     visitor.page.wait_for_selector("[data-peek-body] .peek-content")
-    visitor.shoot(f"peek-{theme}-{width}")
+    shoot(visitor, f"peek-{theme}-{width}")
     clean(visitor)
     wide = visitor.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide <= 0
     visitor.page.keyboard.press("Escape")
     visitor.page.keyboard.press("?")
-    visitor.shoot(f"keys-{theme}-{width}")
+    shoot(visitor, f"keys-{theme}-{width}")
     clean(visitor)
 
 

@@ -1,7 +1,12 @@
 """Finding things: any id leads to its page and only for members, and the palette offers what a role may do."""
 
-import pytest
+import re
+from pathlib import Path
 
+import pytest
+from django.contrib.staticfiles import finders
+
+from console.context import SIDEBAR
 from evals.models import Comparison
 from feedback.models import UserSignal
 from jobs.models import Job
@@ -151,3 +156,16 @@ def test_a_shared_view_is_offered_and_another_persons_own_is_not(as_owner, proje
 @pytest.mark.parametrize("text", ["<script>", "\x00", "x" * 5000, "'; DROP", "@", "@@@", "editor@99999999999"])
 def test_no_text_breaks_it(as_owner, loop, text):
     assert as_owner.get("/p/editor/palette", {"q": text}).status_code == 200
+
+
+# --- The sidebar ---
+
+
+def test_every_place_has_a_key_of_its_own():
+    keys = [place.key for _, group in SIDEBAR for place in group]
+    assert sorted(keys) == sorted(set(keys)) and all(len(key) == 1 and key.isalpha() for key in keys)
+
+
+def test_every_place_has_an_icon():
+    drawn = set(re.findall(r'<symbol id="([a-z-]+)"', Path(finders.find("console/icons.svg")).read_text()))
+    assert {place.icon for _, group in SIDEBAR for place in group} <= drawn

@@ -1,5 +1,8 @@
 // A list's toolbar: columns, ticked rows, and the sheet of query keys that puts a key into the bar.
 (() => {
+  const facets = document.querySelector("details.facets");
+  if (facets && matchMedia("(max-width: 991px)").matches) facets.open = false;
+
   const columns = document.querySelector("[data-columns]");
   columns?.addEventListener("submit", () => {
     const picked = [...columns.querySelectorAll("input[type=checkbox]:checked")].map((box) => box.value);
