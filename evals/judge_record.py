@@ -254,6 +254,7 @@ def beside_people(comparisons: Sequence[Comparison]) -> dict[int, Rated]:
     """Judge -> (its verdict, that of a person) for every vote on the same problem and the same two sides. One query."""
     votes: dict[tuple[int | None, str, str], list[PairVerdict]] = defaultdict(list)
     rows = Comparison.objects.filter(by=BY_PERSON, problem_id__in={one.problem_id for one in comparisons})
+    rows = rows.order_by("-created_at", "-id")
     for problem, left, right, said in rows.values_list("problem_id", "left", "right", "verdict")[:MAX_JUDGEMENTS]:
         verdict = PairVerdict(said)
         votes[problem, left, right].append(verdict)

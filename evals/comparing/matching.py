@@ -39,6 +39,14 @@ class Unmatched:
     side: str  # "a" or "b"
     reason: str
 
+    @property
+    def name(self) -> str:
+        return self.run.checkpoint or self.run.model or ""
+
+    @property
+    def benchmark(self) -> str:
+        return str(self.run.benchmark)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matching:

@@ -116,9 +116,9 @@ def test_people_are_the_gold_and_a_vote_for_the_swapped_pair_counts_too(inside):
     judged(judge, problem, "left")
     Comparison.objects.create(problem=problem, left="editor@2", right="editor@1", by="person", verdict="left")
     Comparison.objects.create(problem=problem, left="editor@1", right="editor@2", by="person", verdict="left")
-    assert beside_people(judgements_of(judge))[judge.pk] == [
-        (PairVerdict.LEFT, PairVerdict.LEFT),
+    assert beside_people(judgements_of(judge))[judge.pk] == [  # the newest first
         (PairVerdict.LEFT, PairVerdict.RIGHT),
+        (PairVerdict.LEFT, PairVerdict.LEFT),
     ]
     assert record_of(judge).beside_people.agreement.share == 0.5
 

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal as D
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from registry.errors import Conflict, InvalidInput
 from registry.models import AuditEvent, PriceCard
@@ -59,9 +59,17 @@ def test_a_price_that_is_none_is_refused(inside, price):
 
 
 @pytest.mark.parametrize("price", ["-1", "NaN"])
-def test_the_database_refuses_it_too(inside, price):
-    with pytest.raises(IntegrityError, match="prices_not_negative"), transaction.atomic():
-        PriceCard.objects.create(model="m", valid_from=NOON, input_usd=D(price))
+def test_the_database_refuses_it_too(inside, project, price):
+    with (
+        pytest.raises(IntegrityError, match="prices_not_negative"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(
+            "INSERT INTO registry_pricecard (project_id, model, valid_from, input_usd, created_at) "
+            "VALUES (%s, 'm', %s, %s::numeric, now())",
+            [project.id, NOON, price],
+        )
 
 
 def test_a_card_starts_on_a_whole_hour(inside):

@@ -15,7 +15,7 @@ from console.reads.spending.ledger import Ledger
 from evals.comparing.effects import Effects, Expense, effects_of, expense_of
 from evals.comparing.matching import Unmatched, match_runs
 from evals.comparing.names import Name
-from evals.comparing.problems import Change, Paired, ProblemPair, read_pairs
+from evals.comparing.problems import Answer, Change, Paired, ProblemPair, read_pairs
 from evals.models import Comparison, EvalRun, JudgeVersion, RunState, VerdictKind
 from evals.standings import MAX_VOTES, RESULTS
 from evals.statistics.proportions import ShareDifference, newcombe
@@ -163,6 +163,38 @@ def taken(name: Name, ledger: Ledger) -> Taken:
         cost_usd=entry.spend.per(entry.spend.calls),
         num_unpriced=entry.spend.unpriced,
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CostedPair:
+    """One problem with what each answer cost; None: unpriced, or not answered."""
+
+    problem: ProblemPair
+    cost_a: Decimal | None
+    cost_b: Decimal | None
+
+
+def costed(rows: Sequence[ProblemPair], found: Sequence[Measured], sides: tuple[Taken, Taken]) -> list[CostedPair]:
+    """As billed; of our own weights the mean cost of an answer, shared out by how long each took."""
+    everything = [problem for one in found for problem in one.paired.problems]
+    a_ms, b_ms = _mean_ms([one.a for one in everything]), _mean_ms([one.b for one in everything])
+    return [
+        CostedPair(problem=row, cost_a=_cost(row.a, sides[0], a_ms), cost_b=_cost(row.b, sides[1], b_ms))
+        for row in rows
+    ]
+
+
+def _mean_ms(answers: Sequence[Answer | None]) -> float | None:
+    known = [answer.latency_ms for answer in answers if answer is not None and answer.latency_ms is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _cost(answer: Answer | None, taken: Taken, mean_ms: float | None) -> Decimal | None:
+    if answer is None or answer.cost_usd is not None:
+        return answer.cost_usd if answer else None
+    if taken.seconds is None or taken.cost_usd is None or not mean_ms or answer.latency_ms is None:
+        return None
+    return taken.cost_usd * Decimal(str(answer.latency_ms / mean_ms))
 
 
 def names() -> list[str]:

@@ -32,7 +32,9 @@ class Unpriced:
 
 def dated(cards: Sequence[PriceCard]) -> list[DatedCard]:
     """In the order given, which is the newest first within a model."""
-    now, found, following = timezone.now(), [], {}
+    now = timezone.now()
+    found: list[DatedCard] = []
+    following: dict[str, datetime] = {}
     for card in cards:
         end = following.get(card.model)
         following[card.model] = card.valid_from

@@ -71,7 +71,9 @@ def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -
     found, unmatched = reads.measured(a, b)
     change, part = request.GET.get("change", ""), request.GET.get("slice", "")
     shown = reads.problems(found, change=change if change in list(Change) else "", slice=part)
-    spent = ledger(*time_range.ends)
+    spent = ledger(time_range.start, time_range.end)
+    sides = reads.taken(a, spent), reads.taken(b, spent)
+    page = Paginator(shown.rows, PAGE).get_page(request.GET.get("page"))
     return {
         "a": a,
         "b": b,
@@ -82,10 +84,11 @@ def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -
         "changes": [(one.value, shown.counts.get(one.value, 0)) for one in Change],
         "change": change,
         "slice": part,
-        "page": Paginator(shown.rows, PAGE).get_page(request.GET.get("page")),
+        "page": page,
+        "rows": reads.costed(list(page), found, sides),
         "votes": reads.votes(a, b, since=time_range.start, until=time_range.end),
         "lived": reads.lived(a, b, since=time_range.start, until=time_range.end),
-        "taken": (reads.taken(a, spent), reads.taken(b, spent)),
+        "taken": sides,
         "has_device_price": spent.has_device_price,
         "swapped": f"{_page(request)}?{urlencode({'a': b.text, 'b': a.text} | time_range.query)}",
     }

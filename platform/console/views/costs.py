@@ -24,7 +24,7 @@ DEFAULT_RANGE = "30d"
 @member_required()
 def costs(request: MemberRequest) -> HttpResponse:
     time_range = TimeRange.of(request, DEFAULT_RANGE)
-    spent = ledger(*time_range.ends)
+    spent = ledger(time_range.start, time_range.end)
     found = reads.costs(spent)
     choices = cost_quality.benchmarks(spent.since, spent.until)
     chosen = _chosen(choices, request.GET.get("benchmark", ""))

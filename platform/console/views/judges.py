@@ -25,7 +25,7 @@ DEFAULT_RANGE = "90d"
 @member_required()
 def judges(request: MemberRequest) -> HttpResponse:
     time_range = TimeRange.of(request, DEFAULT_RANGE)
-    rows = reads.rows(ledger(*time_range.ends), since=time_range.start, until=time_range.end)
+    rows = reads.rows(ledger(time_range.start, time_range.end), since=time_range.start, until=time_range.end)
     return render(
         request,
         "judges/judges.html",
@@ -39,7 +39,7 @@ def judge(request: MemberRequest, judge: int) -> HttpResponse:
     time_range = TimeRange.of(request, DEFAULT_RANGE)
     verdict = request.GET.get("verdict", "")
     verdict = verdict if verdict in VerdictKind.values else ""
-    row = reads.row(judge, ledger(*time_range.ends), since=time_range.start, until=time_range.end)
+    row = reads.row(judge, ledger(time_range.start, time_range.end), since=time_range.start, until=time_range.end)
     found = row.record.judge
     context: dict[str, Any] = {
         "time_range": time_range,

@@ -1,0 +1,90 @@
+"""Mean cost of a problem against the mean score, with what is unknown left out and said."""
+
+import math
+from datetime import timedelta
+from decimal import Decimal as D
+
+import pytest
+from django.utils import timezone
+
+from console.reads.cost_quality import Z, benchmarks, rated
+from console.reads.spending.ledger import ledger
+from evals.models import Problem, Score
+from feedback.rollups import hour_of
+from registry.tenancy import tenant
+from tests.console import evaluate, factories
+
+pytestmark = pytest.mark.django_db
+NOW = timezone.now()
+
+
+@pytest.fixture
+def inside(project):
+    with tenant(project.id):
+        yield project
+
+
+def read(benchmark):
+    evaluate.count_hours()
+    return {one.name: one for one in rated(benchmark, ledger(NOW - timedelta(days=30), NOW + timedelta(hours=1)))}
+
+
+def test_a_billed_model_has_the_mean_of_its_bills_with_an_interval_on_the_log_axis(inside):
+    gate = evaluate.make_benchmark(size=4)
+    run = evaluate.make_run(gate, "gpt-5", solves=1.0)
+    for score, cost in zip(Score.objects.filter(run=run).order_by("id"), ("0.01", "0.01", "0.03", "0.03"), strict=True):
+        Score.objects.filter(pk=score.pk).update(cost_usd=D(cost))
+    found = read(gate)["gpt-5"]
+    # four families of one: mean .02, SE sqrt(4/3 * 4 * .01^2) / 4 = .0057735
+    factor = math.exp(Z * 0.0057735 / 0.02)
+    assert found.cost_usd == pytest.approx(0.02)
+    bounds = (pytest.approx(0.02 / factor, rel=1e-4), pytest.approx(0.02 * factor, rel=1e-4))
+    assert (found.cost_low, found.cost_high) == bounds
+
+
+def test_tokens_without_a_bill_are_priced_by_the_card_of_the_runs_hour(inside):
+    gate = evaluate.make_benchmark(size=1)
+    evaluate.make_run(gate, "gpt-5", solves=1.0)
+    assert read(gate)["gpt-5"].cost_usd is None and read(gate)["gpt-5"].num_unpriced == 1
+    evaluate.make_card("gpt-5", input_usd=D(1), output_usd=D(10))
+    assert read(gate)["gpt-5"].cost_usd == pytest.approx((60 * 1 + 20 * 10) / 1e6)
+
+
+def test_own_weights_cost_the_device_seconds_of_their_answers(inside):
+    policy = factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    gate = evaluate.make_benchmark(size=2)
+    evaluate.make_run(gate, f"{policy.name}@1", solves=1.0)
+    for second in (0, 5):
+        factories.make_turn(
+            f"e{second}", at=hour_of(NOW) - timedelta(minutes=30) + timedelta(seconds=second), source="eval",
+            latency_ms=2000.0, outcome=None, signals=(),
+        )  # fmt: skip
+    found = read(gate)["editor@1"]
+    assert found.cost_usd == pytest.approx(2.0) and found.cost_low < 2.0 < found.cost_high
+
+
+def test_own_weights_without_a_price_of_the_hour_are_unpriced(inside):
+    policy = factories.make_policy()
+    gate = evaluate.make_benchmark(size=2)
+    evaluate.make_run(gate, f"{policy.name}@1")
+    found = read(gate)["editor@1"]
+    assert (found.cost_usd, found.num_unpriced) == (None, 2)
+
+
+def test_the_score_is_a_mean_over_scored_problems_with_a_clustered_interval(inside):
+    gate = evaluate.make_benchmark(size=8)
+    run = evaluate.make_run(gate, "gpt-5", solves=1.0, cost=D("0.01"))
+    lost = Problem.objects.filter(benchmark=gate).first()
+    Score.objects.filter(run=run, problem=lost).update(status="infra", value=None)
+    found = read(gate)["gpt-5"]
+    assert (found.quality, found.num_scored, found.interval) == (1.0, 7, "wilson_clustered")
+    assert found.quality_low == pytest.approx(0.6457, abs=1e-4) and found.quality_high == 1.0  # Wilson for 7 of 7
+
+
+def test_a_run_before_the_time_is_not_read(inside):
+    gate = evaluate.make_benchmark(size=1)
+    evaluate.make_run(gate, "gpt-5")
+    early = ledger(NOW - timedelta(days=30), NOW - timedelta(days=20))
+    assert rated(gate, early) == [] and benchmarks(early.since, early.until) == []
+    assert benchmarks(NOW - timedelta(days=1), NOW + timedelta(days=1)) == [gate]
