@@ -138,14 +138,6 @@ def test_the_trigger_button_seals_a_batch_and_opens_the_update(visit, engineer, 
     assert visitor.complaints == []
 
 
-def test_a_reviewer_resolves_a_flag_in_place(visit, reviewer, paths):
-    visitor = visit("reviewer")
-    visitor.open(paths["flagged"])
-    visitor.page.click("text=Exclude from training >> nth=0")
-    visitor.page.wait_for_selector(".toast:has-text('out of training')")
-    assert visitor.page.locator(".state-resolved").count() == 1 and visitor.complaints == []
-
-
 def test_the_gate_is_overruled_only_with_a_reason(visit, engineer, paths):
     visitor = visit("engineer")
     visitor.open(paths["checkpoint-held"])

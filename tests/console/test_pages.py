@@ -129,21 +129,6 @@ def test_pausing_is_said_on_the_page(as_engineer, loop):
     assert "Learning of editor is paused" in html and "Resume learning" in html
 
 
-def test_resolving_a_flag_over_htmx_answers_the_row(client, reviewer, loop):
-    client.force_login(reviewer)
-    url = reverse("console:flag-resolve", args=["editor", loop.flags[0].pk])
-    response = client.post(url, {"resolution": "excluded", "note": "odd"}, HTTP_HX_REQUEST="true")
-    html = response.content.decode()
-    assert "resolved" in html and "odd" in html and "out of training" in response["HX-Trigger"]
-
-
-def test_an_override_without_a_number_changes_nothing(client, reviewer, loop):
-    client.force_login(reviewer)
-    url = reverse("console:flag-resolve", args=["editor", loop.flags[0].pk])
-    html = client.post(url, {"resolution": "overridden", "reward": "much"}, HTTP_HX_REQUEST="true").content.decode()
-    assert "state-open" in html
-
-
 def test_hostile_text_is_shown_as_text(as_owner, project):
     with tenant(project.id):
         factories.make_policy()
