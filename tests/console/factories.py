@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from evals.models import Benchmark, EvalRun, Problem, Score
 from feedback.models import AgentSession, Flag, Label, OutcomeCount, Turn, TurnPayload, UserSignal
+from feedback.services.recipes import create_recipe
 from feedback.services.rollups import count_all_dirty
 from jobs.models import Job
 from registry.ids import new_id
@@ -39,6 +40,7 @@ from rl_online.models import (
 from rl_online.rewards.composite import DEFAULT_BODY
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services.plans import gate_sampling
+from rl_online.services.reward_specs import create_reward_spec
 
 
 def digest(*parts: object) -> str:
@@ -306,6 +308,14 @@ def make_heldout(policy: Policy, checkpoint: Checkpoint, *, right: int, wrong: i
     return run
 
 
+def make_train_facts(loop: "Loop") -> dict[str, Any]:
+    """A policy's name, a gate report and a dry run, for addresses."""
+    with tenant(loop.policy.project_id):
+        report = GateReport.objects.order_by("pk").first()
+        assert report is not None
+        return {"policy": loop.policy.name, "report": report.pk, "dry_run": make_dry_run(loop.policy).pk}
+
+
 def make_engine(name: str = "engine-1", **columns: Any) -> EngineReport:
     return EngineReport.objects.create(
         **{
@@ -458,10 +468,21 @@ def make_given_up_job(project, *, error: str = "ValueError: it failed", kind: st
     )
 
 
-def make_alarm(project: Project, rule: str = "share_drop", *, policy: str = "editor", state: str = "open", **columns: Any) -> Alarm:
+def make_alarm(
+    project: Project, rule: str = "share_drop", *, policy: str = "editor", state: str = "open", **columns: Any
+) -> Alarm:
     """An alarm found three minutes ago."""
     at = timezone.now() - timedelta(minutes=3)
     summary = "Users accept 38.2% of editor@2 (33.1% to 43.6%, n 340); of editor@1 it was 51.0% (n 402)"
     facts = {"summary": summary, "opened_at": at, "raised_at": at, "severity": Rule(rule).severity}
     with tenant(project.id):
         return Alarm.objects.create(rule=rule, subject=policy, state=state, **facts | columns)
+
+
+def make_recipes(project: Project) -> dict[str, Any]:
+    """A label recipe 2 and a reward spec default v2, neither in force; the names that addresses take."""
+    with tenant(project.id):
+        recipe = create_recipe({"partial_threshold": 0.3}, actor="owner", reason="half is enough")
+        label = DEFAULT_BODY["label"] | {"silence": -0.1}
+        spec = create_reward_spec(DEFAULT_BODY | {"label": label}, actor="owner", reason="silence costs")
+    return {"recipe": recipe.version, "spec": spec.name, "spec_version": spec.version}

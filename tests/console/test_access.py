@@ -32,6 +32,20 @@ class Row:
         return reverse(f"console:{name}", kwargs={"project": slug} | self.fixed | parts)
 
 
+OBSERVE = {
+    "session-turns": Row(EVERYONE, {"session": "session"}),
+    "turn": Row(EVERYONE, {"turn": "turn"}),
+    "turn-tokens": Row(EVERYONE, {"turn": "turn"}),
+    "ingestion": Row(EVERYONE),
+    "job-replay": Row(ENGINEERS, {"job": "job"}, post={}),
+    "recipes": Row(EVERYONE),
+    "label-recipe-new": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
+    "label-recipe": Row(EVERYONE, {"version": "recipe"}),
+    "label-recipe-activate": Row(ENGINEERS, {"version": "recipe"}, post={}),
+    "reward-spec-new": Row(ENGINEERS | {"owner": 200, "engineer": 200}, fixed={"name": "default"}),
+    "reward-spec": Row(EVERYONE, {"name": "spec", "version": "spec_version"}),
+    "reward-spec-activate": Row(ENGINEERS, {"name": "spec", "version": "spec_version"}, post={"policy": "editor"}),
+}
 TABLE = {
     "project": Row(dict.fromkeys(EVERYONE, 302)),
     "overview": Row(EVERYONE),
@@ -47,6 +61,7 @@ TABLE = {
     "sessions": Row(EVERYONE),
     "turns": Row(EVERYONE),
     "signals": Row(EVERYONE),
+    **OBSERVE,
     "session": Row(EVERYONE, {"session": "session"}),
     "flagged": Row(EVERYONE),
     "flags-raise": Row(ENGINEERS | {"reviewer": 302}, post={"list": "turns", "pick": ["none-such"]}),
@@ -72,7 +87,8 @@ TABLE = {
     "update": Row(EVERYONE, {"update": "update"}),
     "update-live": Row(EVERYONE, {"update": "update"}),
     "update-cancel": Row(ENGINEERS, {"update": "update"}, post={}),
-    "dry-run-start": Row(ENGINEERS | {"owner": 302, "engineer": 302}, post={"policy": "editor"}),
+    "update-next": Row(EVERYONE),
+    "dry-run-start": Row(ENGINEERS | {"owner": 409, "engineer": 409}, post={"policy": "editor"}),
     "dry-run": Row(EVERYONE, {"dry_run": "dry_run"}),
     "dry-run-cancel": Row(ENGINEERS, {"dry_run": "dry_run"}, post={}),
     "update-schedule": Row(ENGINEERS, post={"policy": "editor", "every_turns": "9"}),
@@ -148,18 +164,20 @@ TABLE = {
 
 
 @pytest.fixture
-def facts(loop):
+def facts(loop, project):
     return {
         "session": "edit-0",
         "flag": loop.flags[0].pk,
         "turn": loop.turns[0].turn_id,
         "update": loop.updates[-1].id,
         "checkpoint": "editor@3",
-        "alarm": factories.make_alarm(loop.policy.project).pk,
-        "view": factories.make_view(loop.policy.project, name="rejected", query="q=outcome:reject").pk,
-        **evaluate.make_facts(loop.policy.project),
-        **settings_rows.make_facts(loop.policy.project),
-        "job": factories.make_given_up_job(loop.policy.project).pk,
+        "alarm": factories.make_alarm(project).pk,
+        "view": factories.make_view(project, name="rejected", query="q=outcome:reject").pk,
+        **evaluate.make_facts(project),
+        **settings_rows.make_facts(project),
+        "job": factories.make_given_up_job(project).pk,
+        **factories.make_recipes(project),
+        **factories.make_train_facts(loop),
     }
 
 

@@ -35,6 +35,11 @@ class Engine:
     held: list[Held] = field(default_factory=list)
 
     @property
+    def about(self) -> EngineReport:
+        """What it said of itself; everything unknown where it said nothing."""
+        return self.report or EngineReport(engine=self.name)
+
+    @property
     def last_at(self) -> datetime | None:
         times = [one.holding.reported_at for one in self.held] + ([self.report.reported_at] if self.report else [])
         return max(times, default=None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Avg, Count
+from django.db.models import Avg
 
 from console import charts
 from evals.models import EvalRun, Problem, Score
@@ -76,22 +76,32 @@ def dropped(run: UpdateRun) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """One field of an update's config."""
+    """One field of an update's config, as it is written."""
 
     name: str
-    value: Any
-    default: Any
+    value: str
+    default: str  # empty: no longer a setting
 
     @property
     def is_changed(self) -> bool:
-        return bool(self.value != self.default)
+        return self.value != self.default
+
+
+def written(value: Any) -> str:
+    """As a person would type it: 5e-06, 0.2, 64, k2."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def settings_of(config: Mapping[str, Any]) -> list[Setting]:
     """Changed ones first, each group in the order of UpdateConfig; what an old run did not know has its default."""
     defaults = UpdateConfig().to_json()
-    known = [Setting(name=name, value=config.get(name, value), default=value) for name, value in defaults.items()]
-    gone = [Setting(name=name, value=config[name], default=None) for name in sorted(config.keys() - defaults.keys())]
+    known = [
+        Setting(name=name, value=written(config.get(name, value)), default=written(value))
+        for name, value in defaults.items()
+    ]
+    gone = [
+        Setting(name=name, value=written(config[name]), default="") for name in sorted(config.keys() - defaults.keys())
+    ]
     return sorted(known + gone, key=lambda one: not one.is_changed)
 
 
@@ -132,17 +142,16 @@ def proof(run: UpdateRun) -> list[Answers]:
             benchmark__name=name, benchmark__version=version, checkpoint=str(checkpoint), scorer=SCORER,
             sampling=gate_sampling(plan),
         ).order_by("-started_at").first()  # fmt: skip
-        counted = Score.objects.filter(run=measured).aggregate(
-            answered=Count("id"), scored=Count("value"), mean=Avg("value")
-        ) if measured else {"answered": 0, "scored": 0, "mean": None}  # fmt: skip
+        scores = Score.objects.filter(run=measured) if measured else Score.objects.none()
+        num_scored = scores.filter(value__isnull=False).count()
         found.append(
             Answers(
                 role=role,
                 checkpoint=str(checkpoint),
-                num_answered=counted["answered"],
+                num_answered=scores.count(),
                 num_problems=num_problems,
-                mean=counted["mean"],
-                num_scored=counted["scored"],
+                mean=scores.aggregate(mean=Avg("value"))["mean"] if num_scored else None,
+                num_scored=num_scored,
             )
         )
     return found
@@ -154,7 +163,7 @@ class Comparison:
 
     left: UpdateRun
     right: UpdateRun
-    settings: list[tuple[str, Any, Any, bool]]  # name, left, right, whether they differ; differing ones first
+    settings: list[tuple[str, str, str, bool]]  # name, left, right, whether they differ; differing ones first
     overlays: list[tuple[str, dict[str, Any] | None]]  # name of a number, its figure
 
     @property
@@ -194,11 +203,11 @@ def compare(left: UpdateRun, right: UpdateRun) -> Comparison:
     return Comparison(left=left, right=right, settings=_side_by_side(left.config, right.config), overlays=overlays)
 
 
-def _side_by_side(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+def _side_by_side(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[tuple[str, str, str, bool]]:
     defaults = UpdateConfig().to_json()
     names = [*defaults, *sorted((left.keys() | right.keys()) - defaults.keys())]
     rows = [(name, left.get(name, defaults.get(name)), right.get(name, defaults.get(name))) for name in names]
-    return sorted(((name, a, b, a != b) for name, a, b in rows), key=lambda row: not row[3])
+    return sorted(((name, written(a), written(b), a != b) for name, a, b in rows), key=lambda row: not row[3])
 
 
 def others(run: UpdateRun, *, last: int = 20) -> list[UpdateRun]:

@@ -145,9 +145,9 @@ def _fields(
     return [
         {
             "name": name,
-            "value": asked.get(f"set-{name}", settings[name]),
-            "plan": plan[name],
-            "default": defaults[name],
+            "value": asked.get(f"set-{name}", reads.written(settings[name])),
+            "plan": reads.written(plan[name]),
+            "default": reads.written(defaults[name]),
             "is_changed": settings[name] != plan[name],
             "is_wrong": error is not None and (error.field == name or error.message.startswith(f"{name} ")),
         }

@@ -6,6 +6,7 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from console import charts
@@ -13,15 +14,17 @@ from console.access import MemberRequest, carry_out, member_required
 from console.failures import advise
 from console.listing import Found, show_list
 from console.lists.updates import UPDATES
+from console.reads import overview as loop
 from console.reads import policies, update_samples
 from console.reads import updates as reads
+from console.reads.next_update import look
 from registry.errors import InvalidInput, NotFound
 from registry.models import Role
 from registry.services import find_policy
 from rl_online.models import Promotion, UpdateRun, UpdateState
 from rl_online.selectors import UpdateDetail, update_detail
 from rl_online.services.plans import change_plan, pause_learning, resume_learning
-from rl_online.services.updates import cancel_update, preview_update, replay_update
+from rl_online.services.updates import cancel_update, replay_update
 
 
 @require_safe
@@ -32,16 +35,25 @@ def updates(request: MemberRequest) -> HttpResponse:
     standing = policies.standing(policy) if policy else None
 
     def context(found: Found) -> dict[str, Any]:
-        learns = standing is not None and standing.plan is not None and standing.serving is not None
         return {
             "policy": policy,
             "policies": known,
             "plan": standing.plan if standing else None,
-            "next": preview_update(policy, kind="rl") if policy and learns else None,
             "promotions": Promotion.choices,
         }
 
     return show_list(request, UPDATES, context=context, template="updates/updates.html")
+
+
+@require_safe
+@member_required()
+def next_update(request: MemberRequest) -> HttpResponse:
+    """How far the next update of a policy is; asked for apart, because it looks at every turn that is ready."""
+    policy = policies.chosen(policies.all_policies(), request.GET.get("policy"))
+    standing = policies.standing(policy) if policy else None
+    running = loop.running_update(policy) if policy else None
+    found = look(policy, standing, running, now=timezone.now()) if policy and standing else None
+    return render(request, "updates/_next.html", {"next": found, "plan": standing.plan if standing else None})
 
 
 @require_POST
