@@ -113,7 +113,7 @@ def _open(project_id: UUID, finding: Finding, now: datetime) -> Alarm:
         raised_at=now,
     )
     _audit("open", alarm, actor=LOOP, before=None, reason=finding.summary)
-    _tell(NoticeKind.ALARM_RAISED, project_id, alarm)
+    _tell(NoticeKind(NoticeKind.ALARM_RAISED), project_id, alarm)
     return alarm
 
 
@@ -129,7 +129,7 @@ def _close(alarm: Alarm, *, by: str, note: str, now: datetime) -> None:
     with transaction.atomic():
         alarm.save(update_fields=["state", "closed_at", "closed_by", "note"])
         _audit("close", alarm, actor=by or LOOP, before=before, reason=note or "its cause is gone")
-        _tell(NoticeKind.ALARM_CLEARED, alarm.project_id, alarm)
+        _tell(NoticeKind(NoticeKind.ALARM_CLEARED), alarm.project_id, alarm)
 
 
 def _audit(verb: str, alarm: Alarm, *, actor: str, before: str | None, reason: str) -> None:

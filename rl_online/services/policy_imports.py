@@ -26,7 +26,7 @@ from registry.models import Policy
 from registry.services import audit
 from registry.tenancy import tenant
 from rl_online.models import ImportState, LearningPlan, PolicyImport
-from rl_online.services.plans import check_plan, start_policy
+from rl_online.services.plans import PLAN_FIELDS, check_plan, start_policy
 
 IMPORT_JOB = "rl_online.import_policy"
 DEFAULT_MODEL = "smollm2"
@@ -50,6 +50,9 @@ def request_import(name: str, source: str, *, actor: str, plan: Mapping[str, Any
     ):
         raise Conflict(f"policy {name!r} exists in this project, or is being made; choose another name", field="name")
     _check_source(source)
+    unknown = sorted(set(plan or {}) - PLAN_FIELDS)
+    if unknown:
+        raise InvalidInput(f"unknown; known are {', '.join(sorted(PLAN_FIELDS))}", field=unknown[0])
     check_plan(LearningPlan(**(plan or {})))
     row = PolicyImport.objects.create(name=name, source=source, plan=dict(plan or {}), requested_by=actor)
     audit("ask for", "policy", name, actor=actor, after={"source": source})

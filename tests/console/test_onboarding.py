@@ -24,11 +24,12 @@ def test_nothing_is_ticked_in_an_empty_project(page):
     assert ticked(page()) == []
 
 
-def test_steps_tick_as_they_happen(page, project, client, api_key):
-    headers = {"authorization": f"Bearer {api_key('ingest')}"}
+def test_steps_tick_as_they_happen(page, project, api_key):
+    api_key("ingest")
     assert ticked(page()) == ["key"]
-    signal = {"type": "signal", "id": "s", "turn": "t", "kind": "accept", "at": "2026-11-30T06:00:00Z"}
-    client.post("/v1/events", json.dumps({"items": [signal]}), content_type="application/json", headers=headers)
+    with tenant(project.id):
+        factories.make_policy("other")
+    assert ticked(page()) == ["key", "policy"]
     with tenant(project.id):
         factories.make_loop()
     assert ticked(page()) == ["key", "policy", "turn", "signal", "label", "update", "promotion"]

@@ -13,6 +13,7 @@ from console.exports import Chunk, Export
 from console.keyset import Cursor, keyset_chunk
 from console.listing import Asked, ExportOf, Found, show_list
 from console.lists.alarms import ALARMS
+from console.lists.audit import AUDIT
 from console.lists.flags import FLAGS
 from console.lists.gates import GATES
 from console.lists.sessions import SESSIONS
@@ -24,7 +25,7 @@ from registry.models import Member
 from registry.selectors import memberships
 from registry.tenancy import tenant
 
-EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS)}
+EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT)}
 
 
 @require_safe

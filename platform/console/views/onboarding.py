@@ -80,7 +80,7 @@ async def live(request: HttpRequest, project: str) -> HttpResponse:
 def _moving() -> dict[str, Any]:
     steps = reads.steps()
     done = {step.name for step in steps if step.is_done}
-    return {"steps": steps, "done": done, "num_done": len(done), "refusals": reads.refusals()}
+    return {"steps": steps, "done": done, "refusals": reads.refusals(), "public_url": settings.PUBLIC_URL}
 
 
 def _page(request: MemberRequest, key: str | None = None) -> HttpResponse:

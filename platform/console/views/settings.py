@@ -42,7 +42,7 @@ def change(request: MemberRequest) -> HttpResponse:
 @require_safe
 @member_required()
 def audit(request: MemberRequest) -> HttpResponse:
-    return show_list(request, AUDIT)
+    return show_list(request, AUDIT, template="settings/audit.html")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -107,6 +107,7 @@ def project(request: ApiRequest, slug: str) -> dict[str, Any]:
 @in_project
 def change_project(request: ApiRequest, slug: str, sent: Body[dict[str, Any]]) -> dict[str, Any]:
     found = _own(request, slug)
+    ProjectSettings.of(sent)
     change_project_settings(found, actor=request.actor, **sent)
     return _project(found)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.conf import settings
 from ninja import NinjaAPI
+from ninja.decorators import decorate_view
 from ninja.openapi.schema import OpenAPISchema
 
 from strop.api import admin, data_plane, loop, observed
@@ -57,8 +58,8 @@ api = StropAPI(
 )
 add_handlers(api)
 for router in (admin.router, loop.router, observed.router):
-    api.add_router("", router)
     for view in router.path_operations.values():
         for operation in view.operations:
             if "POST" in operation.methods:
-                operation.run = idempotent(operation.run)  # type: ignore[method-assign]
+                decorate_view(idempotent)(operation.view_func)
+    api.add_router("", router)

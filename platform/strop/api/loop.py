@@ -7,12 +7,12 @@ from uuid import UUID
 from django.db.models import QuerySet
 from ninja import Body, Field, Query, Router, Schema, Status
 
-from registry.errors import NotFound
+from registry.errors import InvalidInput, NotFound
 from registry.models import Checkpoint, Deployment, Policy
 from registry.services import find_checkpoint, find_policy
 from rl_online.models import GateReport, PolicyImport, UpdateRun
 from rl_online.services.holdings import is_held
-from rl_online.services.plans import change_plan
+from rl_online.services.plans import PLAN_FIELDS, change_plan
 from rl_online.services.policy_imports import request_import
 from rl_online.services.promotion import promote, reject, roll_back
 from rl_online.services.updates import cancel_update, trigger_update
@@ -164,6 +164,9 @@ def policy(request: ApiRequest, name: str) -> dict[str, Any]:
 @router.patch("/policies/{name}/plan", response=PlanOut, auth=TRAIN, summary="Change when and how a policy learns")
 @in_project
 def plan(request: ApiRequest, name: str, sent: Body[dict[str, Any]]) -> Any:
+    unknown = sorted(set(sent) - PLAN_FIELDS)
+    if unknown:
+        raise InvalidInput(f"unknown; known are {', '.join(sorted(PLAN_FIELDS))}", field=unknown[0])
     return change_plan(find_policy(name), actor=request.actor, **sent)
 
 

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from feedback.models import AgentSession, Flag, Label, LedgerItem, OutcomeCount, Turn, UserSignal
 from feedback.selectors import accept_share
-from feedback.services import sample_data
+from feedback.services import label, sample_data
 from jobs import services as jobs
 from registry.errors import Conflict
 from registry.tenancy import tenant
@@ -17,6 +17,7 @@ from tests.console import factories
 def loaded(project):
     with tenant(project.id):
         receipt = sample_data.load(project.id, actor="owner")
+    label.ask_for_settling()
     while (job := jobs.claim_next(["default"], "test")) is not None:
         jobs.run(job)
     return receipt

@@ -1,4 +1,4 @@
-"""Every operation of the management API by each kind of key. The table is checked against the document itself."""
+"""CASES I.43: every operation of the management API by each kind of key. The table is checked against the document."""
 
 from dataclasses import dataclass, field
 from typing import Any
