@@ -109,6 +109,8 @@ class Counts:
     reasoning_tokens: int = 0
     with_latency: int = 0
     latency_us: int = 0
+    without_logprobs: int = 0  # of our own weights
+    from_future: int = 0
 
 
 COUNTED = [field.name for field in fields(Counts)]
@@ -137,6 +139,11 @@ def num_users(span: Span, *, policy: str | None = None, source: str | None = Non
     """Different users with a turn, whatever the number of their turns and sessions."""
     users = _rollups(UserRollup, span, policy, source).filter(user__isnull=False)
     return int(users.aggregate(n=Count("user", distinct=True))["n"])
+
+
+def turns_of_nobody(span: Span) -> int:
+    """Turns whose sender named no user."""
+    return int(_rollups(UserRollup, span, None, None).filter(user=None).aggregate(n=Sum("turns"))["n"] or 0)
 
 
 def shares(

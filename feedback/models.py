@@ -140,6 +140,11 @@ class Turn(TenantModel):
             models.Index(fields=["project", "policy", "version", "settled_at"], name="turn_by_version"),
             models.Index(fields=["project", "session", "index"], name="turn_by_session"),
             models.Index(fields=["settle_due"], condition=Q(settled_at__isnull=True), name="turn_unsettled"),
+            models.Index(
+                fields=["project", "policy", "-settled_at", "-turn_id"],
+                condition=Q(settled_at__isnull=False, label__isnull=False),
+                name="turn_by_settling",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -206,6 +211,11 @@ class UserSignal(TenantModel):
                 fields=["project", "turn_ref"],
                 condition=Q(turn__isnull=True, turn_ref__isnull=False, expired_at__isnull=True),
                 name="signal_orphan",
+            ),
+            models.Index(
+                fields=["project", "received_at", "id"],
+                condition=Q(turn__isnull=True, turn_ref__isnull=False, expired_at__isnull=True),
+                name="signal_waiting",
             ),
             models.Index(
                 fields=["project", "session_ref", "at"],
@@ -305,6 +315,7 @@ class Flag(TenantModel):
             models.Index(F("project"), F("created_at").desc(), condition=Q(state="open"), name="flag_open"),
             models.Index(fields=["project", "-resolved_at"], condition=Q(state="resolved"), name="flag_resolved"),
             models.Index(fields=["project", "rule", "-created_at"], name="flag_by_rule"),
+            models.Index(fields=["project", "-created_at"], name="flag_by_time"),
         ]
 
     def __str__(self) -> str:
@@ -414,6 +425,8 @@ class TurnRollup(CheckpointColumns):
     reasoning_tokens = models.PositiveBigIntegerField()
     with_latency = models.PositiveIntegerField()  # turns whose latency is known
     latency_us = models.PositiveBigIntegerField()  # the sum over them; whole microseconds, so that sums are exact
+    without_logprobs = models.PositiveIntegerField(db_default=0)  # of our own weights: no ratio loss can use them
+    from_future = models.PositiveIntegerField(db_default=0)  # dated more than 5 s after they arrived
 
     class Meta:
         constraints = [

@@ -24,6 +24,17 @@ def whole_hours(start: datetime, end: datetime) -> tuple[datetime, datetime]:
     return hour_of(start), last if last == end else last + HOUR
 
 
+def runs_of(hours: Iterable[datetime]) -> list[tuple[datetime, datetime]]:
+    """Neighbouring hours as ranges [start, end), in order. Example: 6 h, 7 h, 9 h -> [6 h, 8 h), [9 h, 10 h)."""
+    runs: list[tuple[datetime, datetime]] = []
+    for hour in sorted(set(hours)):
+        if runs and runs[-1][1] == hour:
+            runs[-1] = (runs[-1][0], hour + HOUR)
+        else:
+            runs.append((hour, hour + HOUR))
+    return runs
+
+
 def bucket_of(milliseconds: float) -> int:
     """Example: 1 ms is in bucket 1, 2 ms in bucket 9."""
     if milliseconds < 1:

@@ -17,7 +17,8 @@ from django.db import connection
 from django.utils import timezone
 
 from feedback.models import DirtyHour
-from feedback.rollups import HOUR, LAST_BUCKET, PER_OCTAVE, hour_of, whole_hours
+from feedback.rollups import HOUR, hour_of, runs_of, whole_hours
+from feedback.services.counting import COUNTS
 from jobs import crash
 from jobs.models import Job, JobState
 from jobs.services import ClaimedJob, enqueue
@@ -101,10 +102,10 @@ def differences(project_id: UUID, *, since: datetime | None = None, until: datet
     found: list[Difference] = []
     with tenant(project_id):
         start, end = _reach(since, until)
-        values = {"project": project_id, "hours": [start + place * HOUR for place in range((end - start) // HOUR)]}
+        values = {"project": project_id, "start": start, "end": end}
         _wait_for_turn(project_id)
         with connection.cursor() as cursor:
-            for table, (columns, count) in _COUNTS.items():
+            for table, (columns, count) in COUNTS.items():
                 stored = _STORED.format(table=table, columns=columns)
                 for is_stored, query in (
                     (True, f"({stored}) EXCEPT ({count})"),
@@ -122,16 +123,13 @@ def _wait_for_turn(project_id: UUID) -> None:
 
 def _count(project_id: UUID, hours: Sequence[datetime]) -> None:
     """Remove the marks first: what is committed after this statement saw them keeps a mark of its own."""
-    if not hours:
-        return
-    values = {"project": project_id, "hours": list(hours)}
     with connection.cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM feedback_dirtyhour WHERE project_id = %(project)s AND hour = ANY(%(hours)s)", values
-        )
-        for table, (columns, count) in _COUNTS.items():
-            cursor.execute(_FORGET.format(table=table), values)
-            cursor.execute(f"INSERT INTO {table} (project_id, {columns}) {count}", values)
+        for start, end in runs_of(hours):
+            values = {"project": project_id, "start": start, "end": end}
+            cursor.execute(_FORGET.format(table="feedback_dirtyhour"), values)
+            for table, (columns, count) in COUNTS.items():
+                cursor.execute(_FORGET.format(table=table), values)
+                cursor.execute(f"INSERT INTO {table} (project_id, {columns}) {count}", values)
 
 
 def _reach(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
@@ -156,79 +154,6 @@ def _reach(since: datetime | None, until: datetime | None) -> tuple[datetime, da
     return whole_hours(start, max(start, end))
 
 
-_FORGET = "DELETE FROM {table} WHERE project_id = %(project)s AND hour = ANY(%(hours)s)"
-_STORED = "SELECT project_id, {columns} FROM {table} WHERE project_id = %(project)s AND hour = ANY(%(hours)s)"
-_TURNS = """
-FROM unnest(%(hours)s::timestamptz[]) AS dirty(hour)
-JOIN feedback_turn t ON t.project_id = %(project)s AND t.at >= dirty.hour AND t.at < dirty.hour + interval '1 hour'
-"""
-_IS_SETTLED = "t.is_shown AND t.settled_at IS NOT NULL"
-_MICROSECONDS = "round(least(greatest(t.latency_ms, 0), 1e9) * 1000)::bigint"
-_COUNTS: dict[str, tuple[str, str]] = {  # table -> (columns after project_id, the SELECT that counts them)
-    "feedback_turnrollup": (
-        "hour, policy, version, model, source, turns, errors, shown, settled, accepted, rejected, silent, unknown, "
-        "with_usage, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, "
-        "with_latency, latency_us",
-        f"""
-        SELECT %(project)s::uuid, dirty.hour, t.policy, t.version, t.model, t.source, count(*), count(t.error),
-          count(*) FILTER (WHERE t.is_shown), count(*) FILTER (WHERE {_IS_SETTLED}),
-          count(*) FILTER (WHERE {_IS_SETTLED} AND t.outcome = 'accept'),
-          count(*) FILTER (WHERE {_IS_SETTLED} AND t.outcome = 'reject'),
-          count(*) FILTER (WHERE {_IS_SETTLED} AND t.outcome = 'silence'),
-          count(*) FILTER (WHERE {_IS_SETTLED} AND coalesce(t.outcome, 'unknown') = 'unknown'),
-          count(*) FILTER (WHERE t.input_tokens IS NOT NULL OR t.output_tokens IS NOT NULL),
-          coalesce(sum(t.input_tokens), 0), coalesce(sum(t.cache_read_tokens), 0),
-          coalesce(sum(t.cache_write_tokens), 0), coalesce(sum(t.output_tokens), 0),
-          coalesce(sum(t.reasoning_tokens), 0), count(t.latency_ms), coalesce(sum({_MICROSECONDS}), 0)
-        {_TURNS} GROUP BY dirty.hour, t.policy, t.version, t.model, t.source
-        """,
-    ),
-    "feedback_userrollup": (
-        'hour, policy, version, model, source, "user", turns, settled, accepted',
-        f"""
-        SELECT %(project)s::uuid, dirty.hour, t.policy, t.version, t.model, t.source, t."user", count(*),
-          count(*) FILTER (WHERE {_IS_SETTLED}), count(*) FILTER (WHERE {_IS_SETTLED} AND t.outcome = 'accept')
-        {_TURNS} GROUP BY dirty.hour, t.policy, t.version, t.model, t.source, t."user"
-        """,
-    ),
-    "feedback_latencyrollup": (
-        "hour, policy, version, model, source, measure, bucket, turns",
-        f"""
-        SELECT %(project)s::uuid, dirty.hour, t.policy, t.version, t.model, t.source, of.measure,
-          CASE WHEN of.ms < 1 THEN 0
-               ELSE least({LAST_BUCKET}, 1 + floor({PER_OCTAVE} * ln(of.ms) / ln(2::float8))) END::smallint, count(*)
-        {_TURNS} CROSS JOIN LATERAL (VALUES ('latency', t.latency_ms), ('ttft', t.ttft_ms)) AS of(measure, ms)
-        WHERE of.ms IS NOT NULL
-        GROUP BY dirty.hour, t.policy, t.version, t.model, t.source, of.measure, 8
-        """,
-    ),
-    "feedback_busyrollup": (
-        "hour, busy_us",
-        f"""
-        SELECT %(project)s::uuid, hour,
-          sum(greatest(0, ended_us - greatest(began_us, coalesce(reached_us, began_us))))::bigint
-        FROM (
-          SELECT hour, began_us, ended_us, max(ended_us) OVER (
-            PARTITION BY hour ORDER BY began_us, ended_us ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-          ) AS reached_us
-          FROM (
-            SELECT dirty.hour, span.began_us, span.began_us + {_MICROSECONDS} AS ended_us
-            {_TURNS}
-            CROSS JOIN LATERAL (SELECT (extract(epoch FROM t.at - dirty.hour) * 1000000)::bigint AS began_us) span
-            WHERE t.version IS NOT NULL AND t.latency_ms IS NOT NULL AND t.source <> 'import'
-          ) spans
-        ) ordered GROUP BY hour
-        """,  # noqa: S608 - literals above
-    ),
-    "feedback_signalrollup": (
-        "hour, policy, version, model, source, kind, signals",
-        """
-        SELECT %(project)s::uuid, dirty.hour, t.policy, t.version, t.model, t.source, s.kind, count(*)
-        FROM unnest(%(hours)s::timestamptz[]) AS dirty(hour)
-        JOIN feedback_usersignal s
-          ON s.project_id = %(project)s AND s.at >= dirty.hour AND s.at < dirty.hour + interval '1 hour'
-        LEFT JOIN feedback_turn t ON t.id = s.turn_id
-        GROUP BY dirty.hour, t.policy, t.version, t.model, t.source, s.kind
-        """,
-    ),
-}
+_WITHIN = "project_id = %(project)s AND hour >= %(start)s AND hour < %(end)s"
+_FORGET = "DELETE FROM {table} WHERE " + _WITHIN  # noqa: S608 - literals
+_STORED = "SELECT project_id, {columns} FROM {table} WHERE " + _WITHIN  # noqa: S608 - literals

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedback.rollups import LAST_BUCKET, bucket_of, hour_of, merged, middle_of, quantile, whole_hours
+from feedback.rollups import LAST_BUCKET, bucket_of, hour_of, merged, middle_of, quantile, runs_of, whole_hours
 
 SIX = datetime(2026, 11, 30, 6, tzinfo=UTC)
 
@@ -20,6 +20,12 @@ def test_an_hour_begins_at_its_first_moment_in_utc_whatever_the_zone():
 def test_a_range_is_widened_to_whole_hours_and_one_of_whole_hours_stays():
     assert whole_hours(SIX + timedelta(minutes=5), SIX + timedelta(minutes=61)) == (SIX, SIX + timedelta(hours=2))
     assert whole_hours(SIX, SIX + timedelta(hours=1)) == (SIX, SIX + timedelta(hours=1))
+
+
+def test_neighbouring_hours_are_one_range():
+    six, seven, nine = (SIX + timedelta(hours=place) for place in (0, 1, 3))
+    assert runs_of([nine, six, seven, six]) == [(six, SIX + timedelta(hours=2)), (nine, SIX + timedelta(hours=4))]
+    assert runs_of([]) == []
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ def counted_by_hand() -> dict[str, Counter]:
             "cache_write_tokens": one.cache_write_tokens or 0, "output_tokens": one.output_tokens or 0,
             "reasoning_tokens": one.reasoning_tokens or 0, "with_latency": one.latency_ms is not None,
             "latency_us": round((one.latency_ms or 0) * 1000),
+            "without_logprobs": one.version is not None and not one.has_logprobs,
+            "from_future": one.at > one.received_at + timedelta(seconds=5),
         }.items():  # fmt: skip
             found["turns"][*key, name] += int(number)
         for name, number in {
@@ -76,7 +78,7 @@ def stored() -> dict[str, Counter]:
         "turns": (
             "turns", "errors", "shown", "settled", "accepted", "rejected", "silent", "unknown", "with_usage",
             "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens",
-            "with_latency", "latency_us",
+            "with_latency", "latency_us", "without_logprobs", "from_future",
         ),
         "users": ("turns", "settled", "accepted"),
     }  # fmt: skip
@@ -322,7 +324,7 @@ def test_writers_and_counters_at_once_lose_nothing(transactional_db):
             items = [
                 turn(name, -(place % 3), checkpoint=f"editor@{1 + place % 2}", user=f"u{place % 4}"),
                 signal(f"g{name}", turn=name),
-            ]  # noqa: E501
+            ]
             record_items(project.id, items, received_at=NOW)
             with tenant(project.id):
                 label.label_turns(project.id, [name], now=NOW)
