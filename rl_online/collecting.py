@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -30,6 +30,11 @@ KTO_SOURCES = (*LIVE_SOURCES, "import")
 FINISHED = ("stop", "length", "tool_calls")  # an answer cut off by a fault or a leaving client was nobody's choice
 RECENT_BATCHES = 4  # beyond the lag, so that a correction that comes too late is still seen and counted
 PENALTIES = ("presence_penalty", "frequency_penalty")
+LOOKED_AT = (  # columns that decide about a turn, or that an estimate needs; `whole` reads the rest
+    "turn_id", "at", "settled_at", "policy", "version", "model", "source", "error", "finish_reason", "sampling",
+    "has_logprobs", "outcome", "label", "reward_override", "reward_revision", "is_excluded", "input_tokens",
+    "cache_read_tokens", "cache_write_tokens", "output_tokens",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,24 +77,56 @@ def line_of(policy: Policy, serving: Checkpoint) -> Line:
 
 
 def collect(line: Line, spec: RewardSpec, *, kind: str, max_lag: int, max_turns: int) -> Collected:
-    """The newest `max_turns` turns that can teach, and what was left out among those looked at."""
-    turns = list(_unspent(line, kind).order_by("-settled_at", "-turn_id")[: 4 * max_turns])
-    scores = scores_of([turn.turn_id for turn in turns])
+    """The newest `max_turns` turns that can teach, and what was left out on the way to them.
+
+    Pages ask this all the time, so turns are looked at `max_turns` at a time, four times at most, and come with the
+    columns of LOOKED_AT only; see `whole`.
+    """
+    newest = _unspent(line, kind).only(*LOOKED_AT).order_by("-settled_at", "-turn_id")
     found: list[Candidate] = []
     dropped: Counter[str] = Counter()
-    for turn in turns:
-        reason = fault_of(turn, line, kind=kind, max_lag=max_lag)
-        reward = rewarded(turn, spec, scores.get(turn.turn_id, {}))
-        if reason is None and reward.value is None:
-            reason = "unknown reward"
-        if reason is not None:
-            dropped[reason] += 1
-        elif len(found) < max_turns:
-            assert reward.value is not None
-            found.append(Candidate(turn=turn, kind=kind, reward=reward.value, breakdown=reward.breakdown))
+    for start in range(0, 4 * max_turns, max_turns):
+        turns = list(newest[start : start + max_turns])
+        scores = scores_of([turn.turn_id for turn in turns])
+        for turn in turns:
+            reason = fault_of(turn, line, kind=kind, max_lag=max_lag)
+            reward = rewarded(turn, spec, scores.get(turn.turn_id, {}))
+            if reason is None and reward.value is None:
+                reason = "unknown reward"
+            if reason is not None:
+                dropped[reason] += 1
+            elif len(found) < max_turns:
+                assert reward.value is not None
+                found.append(Candidate(turn=turn, kind=kind, reward=reward.value, breakdown=reward.breakdown))
+        if len(turns) < max_turns or len(found) == max_turns:
+            break
     found.sort(key=lambda one: (one.turn.at, one.turn.turn_id))
     settled = [one.turn.settled_at for one in found if one.turn.settled_at]
     return Collected(candidates=found, dropped=dict(dropped), oldest_at=min(settled, default=None))
+
+
+def num_unspent(line: Line, *, max_lag: int, at_most: int) -> int:
+    """Settled turns of the line's recent versions that no batch has taken, counted up to `at_most`.
+
+    Never fewer than `collect` would find for RL, and counted without reading one of them.
+    """
+    versions = [checkpoint.version for checkpoint in line.checkpoints[: max_lag + 1]]
+    return _unspent(line, RL).filter(version__in=versions).order_by().values("pk")[:at_most].count()
+
+
+def whole(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The same candidates with all columns of their turns, labels and sessions, in one query.
+
+    One whose label, override or exclusion changed since it was looked at is left out: its reward is of the old one.
+    """
+    turns = _with_labels(Turn.objects.all()).in_bulk([one.turn.pk for one in candidates])
+    found = ((one, turns.get(one.turn.pk)) for one in candidates)
+    return [replace(one, turn=turn) for one, turn in found if turn is not None and _word(turn) == _word(one.turn)]
+
+
+def _word(turn: Turn) -> tuple[object, ...]:
+    """What its reward rests on."""
+    return turn.label_id, turn.reward_revision, turn.is_excluded
 
 
 def fault_of(turn: Turn, line: Line, *, kind: str, max_lag: int) -> str | None:
@@ -217,8 +254,8 @@ def _unspent(line: Line, kind: str) -> QuerySet[Turn]:
     turns = Turn.objects.filter(~Exists(spent), settled_at__isnull=False, label__isnull=False)
     if kind == KTO:
         is_import = Q(source="import") & (Q(model__isnull=False) | Q(policy=line.policy.name))
-        return _with_labels(turns.filter(Q(policy=line.policy.name, source__in=LIVE_SOURCES) | is_import))
-    return _with_labels(turns.filter(policy=line.policy.name, source__in=LIVE_SOURCES))
+        return turns.filter(Q(policy=line.policy.name, source__in=LIVE_SOURCES) | is_import)
+    return turns.filter(policy=line.policy.name, source__in=LIVE_SOURCES)
 
 
 def _with_labels(turns: QuerySet[Turn]) -> QuerySet[Turn]:

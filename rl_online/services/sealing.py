@@ -107,9 +107,11 @@ def prepare(pool: Pool, project_id: UUID, *, root: Path | None = None, least: in
     Raises TooFewSamples for fewer than `least`, without one the plan's minimum.
     """
     started = time.monotonic()
-    plan, candidates = pool.plan, pool.candidates
+    plan, candidates = pool.plan, collecting.whole(pool.candidates)
     payloads = collecting.payloads_of([one.turn for one in candidates])
     dropped = Counter(pool.dropped)
+    if changed := len(pool.candidates) - len(candidates):
+        dropped["changed while it was sealed"] += changed
     usable: list[tuple[Candidate, TurnPayload, list[int], list[int]]] = []
     ids = _token_ids(pool, payloads)
     num_ids = _num_token_ids(pool.line.serving)

@@ -157,6 +157,18 @@ def test_a_turn_excluded_between_looking_and_labelling_is_not_sealed(project, po
     assert prepared.sealed.num_samples == 2
 
 
+def test_a_turn_whose_label_changed_since_the_look_waits_for_the_next_batch(project, policy, judged, say_signal):
+    judged("accept", id="undone")
+    judged("accept"), judged("reject")
+    with tenant(project.id):
+        pool = sealing.look(policy)
+    say_signal("undone", "undo")
+    with tenant(project.id):
+        prepared = sealing.prepare(pool, project.id)
+        assert "undone" in {one.turn.turn_id for one in sealing.look(policy).candidates}
+    assert (prepared.sealed.num_samples, prepared.dropped) == (2, {"changed while it was sealed": 1})
+
+
 def test_token_ids_outside_the_vocabulary_are_left_out_and_counted(project, policy, judged):
     judged("accept", id="last", completion_token_ids=[7, 9, 0]), judged("reject")
     judged("accept", completion_token_ids=[7, 10, 0]), judged("accept", prompt_token_ids=[5, 10])
