@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.charts.colours import OTHER_WIDTH, SERVING_WIDTH, colour
-from console.charts.drawing import Mark, add_marks, plotly, to_json
+from console.charts.drawing import Mark, mark_lines, plain_json
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
+Trace = dict[str, Any]
 FEW = 10  # turns; a point of fewer is drawn hollow, outside the line: too few to say
 BAND = 0.16  # opacity
 
@@ -44,21 +42,22 @@ def shares_over_time(
     """`times` are the starts of all buckets; one without settled turns is a gap in the line. None without points."""
     if not any(line.points for line in lines):
         return None
-    go = plotly()
-    figure = go.Figure()
-    for line in lines:
-        _band(figure, line, times)
-    for line in lines:
-        _line(figure, line, times)
-    _few(figure, lines)
+    traces = [band for line in lines for band in _bands(line, times)]
+    traces += [_line(line, times) for line in lines]
+    traces += _few(lines)
     low = min(point.low for line in lines for point in line.points)
     high = max(point.high for line in lines for point in line.points)
-    bottom, top = max(0.0, 100 * low - 4), min(100.0, 100 * high + 4)
-    figure.update_yaxes(title_text=title, range=[bottom, top], fixedrange=True)
-    figure.update_xaxes(range=[times[0], times[-1]] if len(times) > 1 else None)
-    figure.update_layout(hovermode="closest", showlegend=len(lines) > 1)
-    add_marks(figure, marks, times)
-    return to_json(figure, is_time=True, is_linked=True)
+    layout = {
+        "yaxis": {
+            "title": {"text": title},
+            "range": [max(0.0, 100 * low - 4), min(100.0, 100 * high + 4)],
+            "fixedrange": True,
+        },
+        "xaxis": {"range": [times[0], times[-1]] if len(times) > 1 else None},
+        "hovermode": "closest",
+        "showlegend": len(traces) > 1,
+    }
+    return plain_json(traces, layout | mark_lines(marks, times), is_time=True, is_linked=True)
 
 
 def _enough(line: Line, times: Sequence[datetime]) -> list[Point | None]:
@@ -66,41 +65,47 @@ def _enough(line: Line, times: Sequence[datetime]) -> list[Point | None]:
     return [by_time.get(at) for at in times]
 
 
-def _band(figure: "Figure", line: Line, times: Sequence[datetime]) -> None:
+def _bands(line: Line, times: Sequence[datetime]) -> list[Trace]:
     """One closed shape for each run of neighbouring buckets, so that a gap stays a gap."""
+    found: list[Trace] = []
     run: list[Point] = []
     for point in [*_enough(line, times), None]:
         if point is not None:
             run.append(point)
             continue
         if len(run) > 1:
-            figure.add_scatter(
-                x=[one.at for one in run] + [one.at for one in reversed(run)],
-                y=[100 * one.high for one in run] + [100 * one.low for one in reversed(run)],
-                fill="toself",
-                fillcolor=_faint(colour(line.version)),
-                line={"width": 0},
-                mode="lines",
-                hoverinfo="skip",
-                showlegend=False,
-                legendgroup=line.name,
+            found.append(
+                {
+                    "type": "scatter",
+                    "x": [one.at for one in run] + [one.at for one in reversed(run)],
+                    "y": [100 * one.high for one in run] + [100 * one.low for one in reversed(run)],
+                    "fill": "toself",
+                    "fillcolor": _faint(colour(line.version)),
+                    "line": {"width": 0},
+                    "mode": "lines",
+                    "hoverinfo": "skip",
+                    "showlegend": False,
+                    "legendgroup": line.name,
+                }
             )
         run = []
+    return found
 
 
-def _line(figure: "Figure", line: Line, times: Sequence[datetime]) -> None:
+def _line(line: Line, times: Sequence[datetime]) -> Trace:
     points = _enough(line, times)
     lone = [point if point and _is_alone(points, place) else None for place, point in enumerate(points)]
-    figure.add_scatter(
-        x=list(times),
-        y=[None if point is None else 100 * point.value for point in points],
-        name=f"{line.name}{' (serving)' if line.is_serving else ''}",
-        legendgroup=line.name,
-        mode="lines+markers",
-        connectgaps=False,
-        line={"color": colour(line.version), "width": SERVING_WIDTH if line.is_serving else OTHER_WIDTH},
-        marker={"size": 6 if line.is_serving else 4, "color": colour(line.version)},
-        error_y={  # a bucket without neighbours has no band; whiskers say as much
+    return {
+        "type": "scatter",
+        "x": list(times),
+        "y": [None if point is None else 100 * point.value for point in points],
+        "name": f"{line.name}{' (serving)' if line.is_serving else ''}",
+        "legendgroup": line.name,
+        "mode": "lines+markers",
+        "connectgaps": False,
+        "line": {"color": colour(line.version), "width": SERVING_WIDTH if line.is_serving else OTHER_WIDTH},
+        "marker": {"size": 6 if line.is_serving else 4, "color": colour(line.version)},
+        "error_y": {  # a bucket without neighbours has no band; whiskers say as much
             "type": "data",
             "symmetric": False,
             "array": [100 * (point.high - point.value) if point else 0 for point in lone],
@@ -108,37 +113,36 @@ def _line(figure: "Figure", line: Line, times: Sequence[datetime]) -> None:
             "width": 4,
             "thickness": 1.5,
         },
-        customdata=[None if point is None else {"url": point.url} for point in points],
-        text=[None if point is None else _hover(line.name, point) for point in points],
-        hovertemplate="%{text}<extra></extra>",
-        showlegend=True,
-    )
+        "customdata": [None if point is None else {"url": point.url} for point in points],
+        "text": [None if point is None else _hover(line.name, point) for point in points],
+        "hovertemplate": "%{text}<extra></extra>",
+        "showlegend": True,
+    }
 
 
 def _is_alone(points: Sequence[Point | None], place: int) -> bool:
     return not any(points[max(0, place - 1) : place]) and not any(points[place + 1 : place + 2])
 
 
-def _few(figure: "Figure", lines: Sequence[Line]) -> None:
+def _few(lines: Sequence[Line]) -> list[Trace]:
     few = [(line, point) for line in lines for point in line.points if point.n < FEW]
     if not few:
-        return
-    figure.add_scatter(
-        x=[point.at for _, point in few],
-        y=[100 * point.value for _, point in few],
-        mode="markers",
-        name=f"fewer than {FEW} turns",
-        marker={
-            "symbol": "circle-open",
-            "size": 6,
-            "color": [colour(line.version) for line, _ in few],
-            "line": {"width": 1},
-        },
-        customdata=[{"url": point.url} for _, point in few],
-        text=[f"{_hover(line.name, point)}<br>too few to say" for line, point in few],
-        hovertemplate="%{text}<extra></extra>",
-        showlegend=True,
-    )
+        return []
+    colours = [colour(line.version) for line, _ in few]
+    return [
+        {
+            "type": "scatter",
+            "x": [point.at for _, point in few],
+            "y": [100 * point.value for _, point in few],
+            "mode": "markers",
+            "name": f"fewer than {FEW} turns",
+            "marker": {"symbol": "circle-open", "size": 6, "color": colours, "line": {"width": 1}},
+            "customdata": [{"url": point.url} for _, point in few],
+            "text": [f"{_hover(line.name, point)}<br>too few to say" for line, point in few],
+            "hovertemplate": "%{text}<extra></extra>",
+            "showlegend": True,
+        }
+    ]
 
 
 def _hover(name: str, point: Point) -> str:

@@ -40,7 +40,7 @@ async def overview(request: HttpRequest, project: str) -> HttpResponse:
             return Snapshot(parts={}, figures={}, is_over=True)
         time_range = TimeRange.of(request, default=overview_reads.DEFAULT_RANGE)  # a moving range has moved
         context = overview_page.gather(project, policy, time_range) | {"project": project}
-        figures = overview_page.figures(project, policy, time_range)
+        figures = overview_page.figures(project, context)
         with timezone.override(time_range.tzinfo):
             parts = {
                 f"overview-{part}": render_to_string(f"overview/_{part}.html", context)

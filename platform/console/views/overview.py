@@ -1,6 +1,6 @@
 """The first page: is the loop healthy?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -42,7 +42,8 @@ def overview(request: MemberRequest) -> HttpResponse:
     if policy is None:
         return render(request, "overview/empty.html", {"snippets": snippets.first_signal(None)})
     project = request.member.project
-    context = gather(project, policy, time_range) | figures(project, policy, time_range)
+    context = gather(project, policy, time_range)
+    context |= figures(project, context)
     frame = {"policies": known, "policy": policy}
     has_turns = bool(context["shares"] or context["received"])
     return render(
@@ -75,11 +76,13 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
         "shares": shares,
         "serving_share": serving_share,
         "serving_bounds": serving_share.bounds if serving_share else None,
+        "serving_turns": serving_share.turns if serving_share else 0,
         "running": running,
         "next": next_update.look(policy, standing, running, now=now),
         "last_round": rounds[0] if rounds else None,
         "last_round_s": loop_seconds(rounds[0], now=now) if rounds else None,
         "stages": stage_medians(rounds),
+        "rounds": rounds,
         "num_rounds": len(rounds),
         "funnel": reads.funnel(time_range, policy),
         "outcomes": outcomes,
@@ -90,30 +93,33 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
     }
 
 
-def figures(project: Project, policy: Policy, time_range: TimeRange) -> dict[str, dict[str, Any] | None]:
+def figures(project: Project, context: Mapping[str, Any]) -> dict[str, dict[str, Any] | None]:
+    """Of what `gather` found."""
+    policy, time_range, standing = context["policy"], context["time_range"], context["standing"]
     span = reads.span_of(time_range)
-    serving = policies.standing(policy).serving
-    version = serving.version if serving else None
-    rounds = reads.rounds(policy)
+    serving = standing.serving.version if standing.serving else None
+    rounds = context["rounds"]
     moves = reads.moves(time_range, policy)
+    names = [f"{policy.name}@{run.version}" for run in rounds]
     return {
-        "rates_figure": _rates(project, span, time_range, moves),
-        "over_time_figure": _over_time(project, policy, span, time_range, moves, serving=version),
-        "shares_figure": _shares(policy, reads.shares_by_checkpoint(span, policy), serving=version),
-        "rounds_figure": charts.stages([f"{policy.name}@{run.version}" for run in rounds], [r.timings for r in rounds]),
+        "rates_figure": _rates(project, context["rates"], span, time_range, moves),
+        "over_time_figure": _over_time(project, policy, span, time_range, moves, serving=serving),
+        "shares_figure": _shares(policy, context["shares"], serving=serving),
+        "rounds_figure": charts.stages(names, [run.timings for run in rounds]),
     }
 
 
-def _rates(project: Project, span: Span, time_range: TimeRange, moves: Sequence[reads.Move]) -> dict[str, Any] | None:
-    rates = reads.signal_rates(span)
+def _rates(
+    project: Project, rates: reads.SignalRates, span: Span, time_range: TimeRange, moves: Sequence[reads.Move]
+) -> dict[str, Any] | None:
     where = reverse("console:signals", args=[project.slug])
-    kinds = {kind: f"kind:{kind}" for kind in rates.counts if kind != "other"}
+    queries = {kind: "" if kind == "other" else f"kind:{kind}" for kind in rates.counts}
     return charts.rates(
         [time_range.local(at) for at in rates.times],
         rates.counts,
         bucket_minutes=rates.bucket_minutes,
         marks=_marks(moves, rates.times, time_range),
-        links={kind: [_bucket(where, kinds.get(kind, ""), at, span) for at in rates.times] for kind in rates.counts},
+        links={kind: [_bucket(where, query, at, span) for at in rates.times] for kind, query in queries.items()},
     )
 
 
