@@ -14,7 +14,7 @@ from tests.console import factories
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 SYSTEM = "/p/editor/settings/system"
-HOSTILE = "Traceback (most recent call last):\nValueError: <script>alert(1)</script> \u202egnp.exe \x00 " + "x" * 5000
+HOSTILE = "Traceback (most recent call last):\nValueError: <script>alert(1)</script> \u202egnp.exe " + "x" * 5000
 
 
 @pytest.fixture

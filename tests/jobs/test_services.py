@@ -100,6 +100,16 @@ def test_the_fifth_failure_quarantines_with_the_error_and_replay_gives_new_attem
     assert services.claim(job_id, "w").attempts == 1
 
 
+def test_an_error_that_quotes_a_nul_is_kept_readable():
+    def fail(job):
+        raise ValueError("the judge said \0")
+
+    handlers.register("test.nul", fail, queue="test")
+    job_id = make("test.nul")
+    services.run(services.claim(job_id, "w"))
+    assert "the judge said \ufffd" in Job.objects.get(id=job_id).last_error
+
+
 def test_a_job_that_kills_its_worker_each_time_is_quarantined_at_the_sixth_claim():
     job_id = make()
     for _ in range(5):

@@ -64,13 +64,15 @@ def benchmark(project_id: Any) -> Any:
 
 
 def signals(loop: Any, now: Any) -> None:
+    from feedback.labels import Recipe
     from feedback.models import LabelRecipe, LedgerItem, UserSignal
     from registry.models import PriceCard
 
     for number, turn in enumerate(loop.turns[:3]):
         LedgerItem.objects.create(item_id=turn.turn_id, kind="turn", body_hash=bytes([number] * 32))
     UserSignal.objects.create(signal_id="orphan", turn_ref="never-came", kind="accept", at=now, user="u-9")
-    LabelRecipe.objects.create(version=1, body={"accept": 1.0}, digest="1" * 64)
+    recipe = Recipe()
+    LabelRecipe.objects.create(version=1, body=recipe.to_json(), digest=recipe.digest)
     prices = {"input_usd": 1, "output_usd": 2, "device_hour_usd": 3}
     PriceCard.objects.create(model="editor", valid_from=now - timedelta(days=30), **prices)
 

@@ -142,7 +142,7 @@ def _walk(file: IO[bytes], open_target: Callable[[str, int], IO[bytes] | None]) 
     found: dict[str, Member] = {}
     manifest = b""
     try:
-        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
+        stream = _Inflating(file)
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for entry in tar:
                 if manifest:
@@ -207,6 +207,40 @@ def _held_against(manifest: bytes, found: dict[str, Member]) -> Contents:
 
 def _sized(data: bytes) -> tuple[IO[bytes], int]:
     return io.BytesIO(data), len(data)
+
+
+class _Inflating(io.RawIOBase):
+    """Exactly one zstd frame, whole to its checksum; raises BadArchive for a cut one and for what follows it."""
+
+    STEP = 4096  # bytes taken at once: what a hostile few may swell to stays bounded
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._ready = b""
+
+    def read(self, size: int = -1) -> bytes:
+        assert size > 0, "members are read piece by piece"
+        found = [self._ready]
+        length = len(self._ready)
+        while length < size and (more := self._more()):
+            found.append(more)
+            length += len(more)
+        data = b"".join(found)
+        self._ready = data[size:]
+        return data[:size]
+
+    def _more(self) -> bytes:
+        """The next inflated bytes; empty only at the frame's end."""
+        while not self._frame.eof:
+            taken = self._file.read(self.STEP)
+            if not taken:
+                raise BadArchive("it is cut short")
+            if more := self._frame.decompress(taken):
+                return more
+        if self._frame.unused_data or self._file.read(1):
+            raise BadArchive("something follows the archive's end")
+        return b""
 
 
 class _Hashing(io.RawIOBase):

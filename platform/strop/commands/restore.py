@@ -6,7 +6,7 @@ import click
 from strop.commands.base import chosen_home, json_option, print_json, say
 
 
-@click.command("restore", epilog="Example: strop --home /srv/strop restore /mnt/backups/strop.tar.zst")
+@click.command("restore", epilog="Example: strop restore /mnt/backups/strop.tar.zst")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--replace", is_flag=True, help="Move what lives in the home aside first, whole, so that it still starts."

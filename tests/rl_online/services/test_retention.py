@@ -186,7 +186,7 @@ def test_what_an_engine_said_long_ago_does_not_count(project, line):
 def test_a_checkpoint_without_files_is_neither_promoted_nor_rolled_back_to(project, line):
     collect(project)
     with tenant(project.id):
-        with pytest.raises(Conflict, match=r"the files of editor@7 were deleted .* strop gc --rebuild editor@7"):
+        with pytest.raises(Conflict, match=r"the files of editor@7 were deleted .*`strop gc --rebuild editor@7`"):
             promotion.roll_back(line, actor="test", reason="worse", version=7)
         Checkpoint.objects.filter(version=7).update(state="candidate")
         with pytest.raises(Conflict, match="the files of editor@7 were deleted"):

@@ -16,7 +16,7 @@ from rl_online.weights.manifest import verify_folder
 from strop.backup.database import Server
 from strop.home import Home
 from strop.local import binaries
-from tests.live import CHECKOUT, LiveStrop
+from tests.live import CHECKOUT, LiveStrop, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
@@ -176,13 +176,14 @@ def test_the_serving_checkpoint_is_the_same_to_the_byte_and_answers(product: tup
     [(folder, digest)] = restored.rows("SELECT folder, tree_digest FROM registry_checkpoint")
     assert verify_folder(restored.home.checkpoints / folder).tree_digest == digest
     assert fingerprint(restored.home.checkpoints) == fingerprint(product[0].home.checkpoints)
-    answer = httpx.post(
-        f"{restored.url}/v1/completions",
-        json={"model": "editor", "prompt": "w1 w2", "max_tokens": 4},
-        headers={"authorization": f"Bearer {product[1]}"},
-        timeout=60,
-    )
-    assert (answer.status_code, answer.json()["model"]) == (200, "editor@1")
+    asked = {"model": "editor", "prompt": "w1 w2", "max_tokens": 4}
+    key = {"authorization": f"Bearer {product[1]}"}
+
+    def answer() -> dict[str, Any] | None:
+        said = httpx.post(f"{restored.url}/v1/completions", json=asked, headers=key, timeout=60)
+        return said.json() if said.status_code == 200 else None  # 503 until the engine has fetched it
+
+    assert wait_until(answer, "the engine answers", 60)["model"] == "editor@1"
 
 
 def test_what_was_signed_before_still_opens_the_pages(product: tuple, restored: LiveStrop):
