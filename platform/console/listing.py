@@ -279,7 +279,7 @@ def show_list(
     asked = kind.asked(request)
     base = {"listing": kind, "asked": asked, "time_range": asked.time_range, "shown": asked.shown}
     if request.GET.get("part") == "facets":
-        counted, problem = _patiently(kind.facets, asked, [])
+        counted, problem = _patiently(kind.facets, asked, list[Any]())
         return render(request, "partials/facets.html", base | {"facets": counted, "facets_problem": problem})
     found, problem = _patiently(kind.find, asked, Found(rows=[], count=0))
     base |= {"found": found, "rows": found.rows, "problem": problem}

@@ -29,7 +29,7 @@ class Act:
 
     title: str
     url: str  # name of the address
-    role: Role = Role.VIEWER
+    role: str = Role.VIEWER
     at: str = ""  # query or fragment
 
 
@@ -76,7 +76,7 @@ def _pages(member: Member) -> list[Item]:
 def _acts(member: Member) -> list[Item]:
     found = []
     for act in ACTS:
-        if not Role(member.role).may(act.role):
+        if not Role(member.role).may(Role(act.role)):
             continue
         try:
             url = reverse(f"console:{act.url}", args=[member.project.slug]) + act.at

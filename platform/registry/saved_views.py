@@ -23,7 +23,7 @@ def save_view(member: Member, *, page: str, name: str, query: str, is_shared: bo
         raise InvalidInput("give the view a name of 1 to 80 characters", field="name")
     if len(query) > 4000 or "\x00" in query:
         raise InvalidInput("this filter is too long to keep", field="query")
-    if is_shared and not Role(member.role).may(Role.REVIEWER):
+    if is_shared and not Role(member.role).may(Role(Role.REVIEWER)):
         raise Forbidden(f"sharing a view needs the role reviewer; yours is {member.role}")
     if SavedView.objects.filter(owner=member.user).exclude(page=page, name=name).count() >= MAX_VIEWS:
         raise InvalidInput(f"at most {MAX_VIEWS} views a person; delete one first", field="name")
@@ -38,7 +38,7 @@ def delete_view(view_id: int, member: Member) -> SavedView:
     view = SavedView.objects.filter(pk=view_id).first()
     if view is None or not (view.is_shared or view.owner_id == member.user_id):
         raise NotFound("no such view")
-    if view.owner_id != member.user_id and not Role(member.role).may(Role.OWNER):
+    if view.owner_id != member.user_id and not Role(member.role).may(Role(Role.OWNER)):
         raise Forbidden("only who saved a view, or an owner, may delete it")
     view_id = view.pk
     view.delete()
