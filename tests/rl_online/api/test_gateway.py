@@ -305,9 +305,9 @@ def test_only_our_own_processes_may_name_a_source(site):
     assert (refused.status_code, refused.json()["error"]["param"]) == (403, "x-strop-source")
     secret, ours = site.strop.home.secret("internal"), site.facts["project"]
 
-    def ask(source: str, purpose: Purpose = Purpose.ANSWERS, **claim: str) -> httpx.Response:
+    def ask(named: str, purpose: Purpose = Purpose.ANSWERS, **claim: str) -> httpx.Response:
         token = f"Bearer {mint(secret, purpose, **claim)}"
-        return site.post("chat/completions", body, authorization=token, **{"x-strop-source": source})
+        return site.post("chat/completions", body, authorization=token, **{"x-strop-source": named})
 
     assert site.turn(ask("eval", project=ours, source="eval").json()["id"])["source"] == "eval"
     assert ask("judge", project=ours, source="eval").status_code == 403
