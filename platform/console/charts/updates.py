@@ -69,6 +69,7 @@ def curve(
             showlegend=heldout is not None,
             hovertemplate=f"step %{{x}}: {name} %{{y:.4g}}, {label}<extra></extra>",
         )
+    figure.update_layout(showlegend=heldout is not None)
     return _over_steps(figure)
 
 
@@ -89,6 +90,7 @@ def overlay(series: Sequence[Series], *, name: str) -> dict[str, Any] | None:
             showlegend=True,
             hovertemplate=f"{one.label}, step %{{x}}: {name} %{{y:.4g}}<extra></extra>",
         )
+    figure.update_layout(showlegend=True)
     return _over_steps(figure)
 
 

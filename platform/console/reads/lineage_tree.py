@@ -10,7 +10,7 @@ from registry.models import CheckpointState
 from rl_online.selectors import LineEntry
 
 STEP_X, STEP_Y, MARGIN_X, MARGIN_Y = 96, 72, 56, 24
-BEND = 24
+LABEL_X, BEND = 40, 24  # half a label's width; how far a line goes while it turns
 GROUND_X, GROUND_Y = 80, 56  # of the area that leads to a checkpoint
 NEWEST = 40  # checkpoints drawn; the table below has all
 
@@ -117,8 +117,8 @@ def _lanes(shown: Sequence[LineEntry]) -> dict[object, int]:
 
 
 def _path(parent: Spot, child: Spot) -> str:
-    """Straight on one lane; down at once and then along otherwise."""
+    """Straight on one lane; otherwise along until the parent's label ends, down, and along again."""
     if parent.y == child.y:
         return f"M{parent.x} {parent.y}H{child.x}"
-    half, whole = parent.x + BEND, parent.x + 2 * BEND
-    return f"M{parent.x} {parent.y}C{half} {parent.y} {half} {child.y} {whole} {child.y}H{child.x}"
+    out, half, whole = parent.x + LABEL_X, parent.x + LABEL_X + BEND // 2, parent.x + LABEL_X + BEND
+    return f"M{parent.x} {parent.y}H{out}C{half} {parent.y} {half} {child.y} {whole} {child.y}H{child.x}"
