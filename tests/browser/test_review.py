@@ -198,7 +198,7 @@ def test_the_peek_panel_shows_the_item_and_takes_an_answer(visit, reviewer, flag
     visitor = visit("reviewer")
     visitor.open("/p/editor/flagged")
     visitor.page.keyboard.press("j")
-    visitor.page.wait_for_selector("[data-peek-body] >> text=model wrote")
+    visitor.page.wait_for_selector("[data-peek-body] .said-model:visible")
     visitor.shoot("flagged-peek-light-1280")
     assert violations(visitor.page) == []
     visitor.page.check("[data-peek-body] input[value=fine]")

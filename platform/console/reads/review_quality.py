@@ -1,7 +1,7 @@
 """How far reviewers agree: with each other, with the label made of users' signals, and with the tests."""
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -115,7 +115,7 @@ def _sources(said: dict[tuple[str, str], tuple[str, str | None]], outcomes: dict
     return [pair for pair in pairs if pair is not None]
 
 
-def _pair(first: str, second: str, what: str, ratings: list[tuple[Hashable, Hashable]]) -> Pair | None:
+def _pair(first: str, second: str, what: str, ratings: Sequence[tuple[Hashable, Hashable]]) -> Pair | None:
     if not ratings:
         return None
     left, right = zip(*ratings, strict=True)

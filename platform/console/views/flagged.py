@@ -29,8 +29,8 @@ def flagged(request: MemberRequest) -> HttpResponse:
     kind = flag_list.FLAGS
     asks = "q" in request.GET or any(one.name in request.GET for one in kind.fields)
     if not asks:
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET.update(SHOWN_FIRST)  # type: ignore[attr-defined]
+        request.GET = request.GET.copy()
+        request.GET.update(SHOWN_FIRST)
     asked = kind.asked(request)
     return show_list(
         request,

@@ -2,7 +2,7 @@
 // A page's own control answers a key by data-key="x". Nothing fires while typing or while a dialog is open.
 (() => {
   const sheet = document.querySelector("[data-keys]");
-  const isTyping = (target) => target.closest("input, textarea, select, [contenteditable]") !== null;
+  const isTyping = (target) => target.closest("input:not([type=radio], [type=checkbox]), textarea, select, [contenteditable]") !== null;
   const isBusy = (event) => event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented ||
     isTyping(event.target) || document.querySelector("dialog[open]") !== null;
   let afterG = false;

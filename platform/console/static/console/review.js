@@ -3,7 +3,7 @@
   const page = document.querySelector("[data-review]");
   const form = document.querySelector("[data-answer]");
   const token = () => document.querySelector("[name=csrfmiddlewaretoken]")?.value;
-  const post = (url, body) => fetch(url, { method: "POST", body, headers: { "X-CSRFToken": token() } });
+  const post = (url, body) => fetch(url, { method: "POST", body, keepalive: true, headers: { "X-CSRFToken": token() } });
 
   document.querySelector("[data-submit-on-change]")?.addEventListener("change", (event) => event.currentTarget.submit());
   document.querySelector(".review-list [aria-current]")?.scrollIntoView({ block: "nearest" });
