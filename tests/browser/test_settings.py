@@ -193,5 +193,5 @@ def test_the_api_page_matches_its_document(visit, owner, site):
     names = [one["operationId"] for found in document["paths"].values() for one in found.values()]
     visitor = visit("owner")
     visitor.open("/api/v1/docs")
-    shown = visitor.page.eval_on_selector_all("section[id]", "all => all.map(one => one.id)")
+    shown = visitor.page.eval_on_selector_all("section[id]:not([id^=type-])", "all => all.map(one => one.id)")
     assert sorted(shown) == sorted(names) and json.dumps(document) and visitor.complaints == []

@@ -73,7 +73,7 @@ def paths() -> dict[str, Any]:
         "/v1/weights/head": {
             "get": _operation(
                 "weightsHead",
-                "What an engine should hold; waits for a change with `after`",
+                "What an engine should hold; waits for a change",
                 "infer",
                 tag="Weights",
                 parameters=[

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from strop.api.app import api
 
 METHODS = ("get", "post", "patch", "put", "delete")
+TYPES = ("TurnItem", "SignalItem", "Usage")  # what a reader needs whole
 ORDER = ("Events", "Gateway", "Weights", "Project", "Loop", "Observed")
 
 
@@ -52,7 +53,12 @@ def page(request: HttpRequest) -> HttpResponse:
     return render(
         request,
         "api/docs.html",
-        {"groups": groups, "info": schema["info"], "server": schema["servers"][0]["url"]},
+        {
+            "groups": groups,
+            "types": [(name, _fields(schema, schema["components"]["schemas"][name])) for name in TYPES],
+            "info": schema["info"],
+            "server": schema["servers"][0]["url"],
+        },
     )
 
 
