@@ -21,6 +21,8 @@ class Reference:
             text = base64.b64decode(value[1:].encode(), altchars=b"-_", validate=True).decode()
         except binascii.Error as error:  # UnicodeDecodeError is a ValueError already
             raise ValueError(f"{value!r} is no reference") from error
+        if "\x00" in text:
+            raise ValueError("no stored id holds a NUL")
         if self.to_url(text) != value:
             raise ValueError(f"{value!r} is not how {text!r} is written")
         return text

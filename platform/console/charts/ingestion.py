@@ -1,0 +1,36 @@
+"""What came of everything received, by hour."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from console.charts.colours import OTHER_COLOUR
+from console.charts.drawing import plotly, to_json
+
+OUTCOME_COLOURS = {  # stored, harmless, refused
+    "accepted": "#009E73",
+    "duplicate": "#56B4E9",
+    "invalid": "#D55E00",
+    "conflict": "#CC79A7",
+    "expired": "#E69F00",
+    "rate_limited": "#0072B2",
+}
+
+
+def received(times: Sequence[datetime], by_outcome: Mapping[str, Sequence[int]]) -> dict[str, Any] | None:
+    """Stacked bars of items by outcome; None when nothing was received."""
+    if not any(any(series) for series in by_outcome.values()):
+        return None
+    go = plotly()
+    figure = go.Figure()
+    for outcome, series in by_outcome.items():
+        figure.add_bar(
+            x=list(times),
+            y=list(series),
+            name=outcome.replace("_", " "),
+            marker={"color": OUTCOME_COLOURS.get(outcome, OTHER_COLOUR), "line": {"width": 0}},
+            hovertemplate="%{y:,} " + outcome.replace("_", " ") + "<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.15, hovermode="x unified", showlegend=True)
+    figure.update_yaxes(title_text="items an hour", rangemode="tozero", fixedrange=True)
+    return to_json(figure, is_time=True)
