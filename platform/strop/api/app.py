@@ -11,8 +11,8 @@ from strop.api import admin, data_plane, loop, observed
 from strop.api.errors import Refusal, add_handlers
 from strop.api.idempotency import idempotent
 
-DESCRIPTION = """What the console shows and does, for programs. Send the header Authorization: Bearer <key>. A key belongs to one
-project; what belongs to another one is not found. Scopes: read for what is read, train for what moves the loop,
+DESCRIPTION = """What the console shows and does, for programs. Send the header Authorization: Bearer KEY. A key belongs
+to one project; what belongs to another one is not found. Scopes: read for what is read, train for what moves the loop,
 admin for settings, keys and webhooks, and it opens everything. The data plane, /v1, takes ingest and infer."""
 
 

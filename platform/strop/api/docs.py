@@ -121,6 +121,8 @@ def _kind(schema: Any, found: dict[str, Any]) -> str:
     kind = found.get("type", "anything")
     if isinstance(kind, list):
         return " or ".join(_kind(schema, {"type": one}) for one in kind)
+    if "prefixItems" in found:
+        return f"[{', '.join(_kind(schema, one) for one in found['prefixItems'])}]"
     if kind == "array":
         return f"list of {_kind(schema, found.get('items', {}))}"
     return {"string": found.get("format", "text"), "integer": "whole number"}.get(kind, kind)
