@@ -1,0 +1,115 @@
+"""Session, turn, ingestion and recipes in Chromium: both themes, a phone's width, axe; and what happens on a click."""
+
+import pytest
+
+from feedback.models import LabelRecipe
+from feedback.services.recipes import recipe_in_force
+from registry.tenancy import tenant
+from tests.browser.test_console import violations
+from tests.console import factories
+from tests.console.test_turn_page import learned, policy  # noqa: F401 - fixtures
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202egnp.exe\u200b"
+
+
+@pytest.fixture
+def paths(loop, project):
+    factories.make_recipes(project)
+    factories.make_given_up_job(project)
+    with tenant(project.id):
+        factories.make_turn("hostile", completion=HOSTILE + "x" * 1_000_000, asked=HOSTILE, user=HOSTILE)
+        hostile = factories.Turn.objects.get(session__session_id="hostile")
+        factories.UserSignal.objects.create(
+            signal_id="orphan", turn_ref="never", kind=HOSTILE[:90], at=hostile.at, metadata={}
+        )
+    one = loop.turns[11].turn_id
+    return {
+        "session-page": "/p/editor/sessions/edit-3",
+        "session-hostile": "/p/editor/sessions/hostile",
+        "turn": f"/p/editor/turns/{one}",
+        "turn-hostile": f"/p/editor/turns/{hostile.turn_id}",
+        "ingestion": "/p/editor/ingestion",
+        "recipes": "/p/editor/recipes",
+        "label-recipe": "/p/editor/recipes/labels/2?look=1d",
+        "label-recipe-new": "/p/editor/recipes/labels/new",
+        "reward-spec": "/p/editor/recipes/rewards/default/2?look=1d",
+        "reward-spec-new": "/p/editor/recipes/rewards/default/new",
+    }
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths, theme, width):
+    visitor = visit("owner", theme=theme, width=width)
+    faults = {}
+    for name, path in paths.items():
+        visitor.open(path)
+        if name.startswith("turn"):
+            visitor.page.wait_for_selector(".tokens")
+        visitor.shoot(f"{name}-{theme}-{width}")
+        wide = visitor.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        found = [*violations(visitor.page), *visitor.complaints, *([f"{wide} px too wide"] if wide > 0 else [])]
+        if found:
+            faults[name] = found
+        visitor.complaints.clear()
+    assert faults == {}
+
+
+def test_empty_pages_are_clean(visit, owner, project):
+    visitor = visit("owner")
+    for name in ("ingestion", "recipes"):
+        visitor.open(f"/p/editor/{name}")
+        visitor.shoot(f"{name}-empty")
+        assert violations(visitor.page) == []
+    assert visitor.complaints == []
+
+
+def test_older_turns_load_in_place_and_an_anchor_opens_its_window(visit, viewer, project):
+    with tenant(project.id):
+        factories.make_policy()
+        turns = [factories.make_turn("long", index=i) for i in range(90)]
+    visitor = visit("viewer")
+    visitor.open("/p/editor/sessions/long")
+    visitor.page.click("text=Load older turns")
+    visitor.page.wait_for_function("document.querySelectorAll('section.turn').length === 80")
+    visitor.open(f"/p/editor/sessions/long#{turns[3].turn_id}")
+    visitor.page.wait_for_url(f"**?turn={turns[3].turn_id}**")
+    visitor.page.wait_for_selector(f"[id='{turns[3].turn_id}']")
+    assert visitor.complaints == []
+
+
+def test_the_tokens_of_a_trained_turn_are_shaded_and_marked(visit, viewer, learned):  # noqa: F811
+    visitor = visit("viewer")
+    visitor.open(f"/p/editor/turns/{learned.turn_id}")
+    visitor.page.wait_for_selector(".token-text .tok-trained")
+    assert visitor.page.locator(".token-text .tok-trained").count() == 2
+    assert "probability 0.9048" in visitor.page.locator(".token-text .tok").first.get_attribute("title")
+    visitor.shoot("turn-learned")
+    assert violations(visitor.page) == [] and visitor.complaints == []
+
+
+def test_an_engineer_makes_looks_at_and_activates_a_label_recipe(visit, engineer, loop, project):
+    visitor = visit("engineer")
+    visitor.open("/p/editor/recipes/labels/new")
+    visitor.page.fill("#f-edit-value", "0.25")
+    visitor.page.click("text=What would it have said?")
+    visitor.page.wait_for_selector("#look")
+    visitor.shoot("label-recipe-look")
+    visitor.page.click("text=Make this version")
+    visitor.page.wait_for_url("**/recipes/labels/2")
+    visitor.page.on("dialog", lambda dialog: dialog.accept())
+    visitor.page.click("button:has-text('Put in force')")
+    visitor.page.wait_for_selector(".toast:has-text('in force')")
+    with tenant(project.id):
+        assert recipe_in_force().version == 2 and LabelRecipe.objects.get(version=2).body["edit_value"] == 0.25
+    assert visitor.complaints == []
+
+
+def test_a_given_up_job_is_replayed_from_the_page(visit, engineer, project):
+    factories.make_given_up_job(project)
+    visitor = visit("engineer")
+    visitor.open("/p/editor/ingestion")
+    visitor.page.on("dialog", lambda dialog: dialog.accept())
+    visitor.page.click("button:has-text('Replay')")
+    visitor.page.wait_for_selector(".toast:has-text('five new attempts')")
+    assert visitor.page.locator("#given-up").count() == 0 and visitor.complaints == []
