@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import shutil
+import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -252,12 +255,34 @@ class Puller:
         held = await self._held(policy)
         body = {
             "engine": self._name,
+            "about": await self._about(),
             "policy": policy,
             "held": [{"version": version, "tree_digest": row.tree_digest} for version, row in sorted(held.items())],
             "failed": [{"version": item.version, "error": item.error} for item in failed],
         }
         async with self._http() as http:
             (await http.post("/v1/weights/held", json=body)).raise_for_status()
+
+    async def _about(self) -> dict[str, Any]:
+        """What the engine is and how much it has done since it started."""
+        info, metrics = await self._engine.info(), await self._engine.metrics()
+        return {
+            "code_version": metadata.version("strop"),
+            "adapter": info.adapter,
+            "device": info.device,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "threads": info.threads,
+            "max_batch": info.max_batch,
+            "max_waiting": info.max_waiting,
+            "running": metrics.running,
+            "waiting": metrics.waiting,
+            "uptime_s": metrics.uptime_s,
+            "tokens_generated": metrics.tokens_generated,
+            "requests_refused": metrics.requests_refused,
+            "loads": metrics.loads,
+            "load_failures": metrics.load_failures,
+        }
 
     async def _held(self, policy: str) -> dict[int, HeldCheckpoint]:
         rows = [(CheckpointName.parse(row.checkpoint), row) for row in (await self._engine.info()).checkpoints]
