@@ -134,9 +134,8 @@ def test_an_update_is_triggered_cancelled_triggered_again_proved_promoted_and_ro
     page.click("text=Seal the batch and train")
     page.wait_for_url("**/updates/*-*")
     page.wait_for_selector("text=live")
-    page.wait_for_function(
-        "(document.querySelector('[data-figure=\"curve-loss\"]')?.data?.[0]?.x?.length ?? 0) >= 3", timeout=120_000
-    )
+    drawn = "document.querySelector('[data-figure=\"curve-loss\"]')?.data?.[0]?.x?.length ?? 0"
+    wait_until(lambda: page.evaluate(drawn) >= 3, "three steps are drawn", 120)
     assert page.locator(".key:has-text('Time left')").inner_text().count("s") >= 1
     visitor.shoot("train-live")
     page.click("text=Cancel update")
