@@ -203,7 +203,7 @@ def run(job: ClaimedJob) -> None:
         _put_back(job, delay_s=wait.delay_s, error=str(wait), is_failure=False)
     except Exception as error:
         log.exception("job %s (%s) failed", job.id, job.kind)
-        detail = "".join(traceback.format_exception(error))[-8000:]
+        detail = "".join(traceback.format_exception(error))[-8000:].replace("\0", "\ufffd")  # no text column takes it
         delay_s = RETRY_DELAYS_S[min(job.attempts, len(RETRY_DELAYS_S)) - 1]
         _put_back(job, delay_s=delay_s, error=detail, is_failure=True)
 

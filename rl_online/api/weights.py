@@ -114,14 +114,15 @@ async def head(request: HttpRequest) -> HttpResponse:
     deadline = time.monotonic() + _seconds(request.GET.get("wait", "0"))
     project_id = await in_thread(_authorised, request, policy_id)
 
-    def look() -> holdings.Head:
+    def look(known: holdings.Look | None) -> holdings.Look:
         with tenant(project_id):
-            return holdings.head(policy_id)
+            return holdings.look(policy_id, known)
 
+    found = None
     while True:
-        found = await in_thread(look)
-        if found.etag != after or time.monotonic() >= deadline:
-            return JsonResponse(found.to_json())
+        found = await in_thread(look, found)
+        if found.head.etag != after or time.monotonic() >= deadline:
+            return JsonResponse(found.head.to_json())
         await asyncio.sleep(POLL_EVERY_S)
 
 

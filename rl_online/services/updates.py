@@ -3,6 +3,7 @@
 Inside a tenant, except the job handlers and `consider_all`.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from registry.errors import Conflict, NotFound, Unavailable
 from registry.models import Deployment, Policy
 from registry.services import LOOP, all_projects, audit, parse_checkpoint_name
 from registry.tenancy import tenant
+from rl_online.collecting import line_of, num_unspent
 from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun, UpdateState
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services import runs, sealing
@@ -27,6 +29,7 @@ from rl_online.triggering import Rhythm, Situation, Trigger, decide_trigger
 CONSIDER_JOB = "rl_online.consider"
 SEAL_JOB = "rl_online.seal_batch"
 ENGINE_AWAY_S = 5
+LOOK_AGAIN_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +129,44 @@ def cancel_update(run: UpdateRun, *, actor: str, reason: str = "") -> None:
 
 def consider(policy: Policy) -> Trigger:
     """Start sealing when it is time. Raises nothing when it is not."""
+    if reason := _why_not(policy):
+        return Trigger(is_due=False, reason=reason)
     pool = sealing.look(policy, kind=sealing.RL)
     num_ready = sum(not one.is_correction for one in pool.candidates)
     trigger = _trigger(policy, pool, num_ready)
     if trigger.is_due:
         enqueue(SEAL_JOB, project_id=policy.project_id, payload={"policy": str(policy.id)}, key=str(policy.id))
     return trigger
+
+
+def _why_not(policy: Policy) -> str | None:
+    """A few counts instead of reading every waiting turn, which is asked for every two seconds and at every label.
+
+    A reason only where the whole look would say no: too few turns wait, an update is under way, or the last look said
+    no and all that it rests on is as it was. A reviewer's step changes none of these counts, so a look is due now and
+    then all the same.
+    """
+    plan = LearningPlan.objects.get(policy=policy)
+    last = UpdateRun.objects.filter(policy=policy).order_by("-created_at").first()
+    if plan.is_paused:
+        return "learning is paused"
+    if last is not None and last.state in OPEN_STATES:
+        return "an update is under way"
+    deployment = Deployment.objects.select_related("checkpoint").get(policy=policy, alias="default")
+    line = line_of(policy, deployment.checkpoint)
+    waiting = num_unspent(line, max_lag=sealing.effective_config(plan).max_lag, at_most=4 * plan.max_turns)
+    wanted = plan.every_turns if plan.every_minutes is None else plan.min_turns
+    if waiting < wanted:
+        return f"{waiting} of {wanted} labelled turns are there"
+    rests_on = (waiting, plan.updated_at, deployment.fence, last and (last.id, last.state))
+    known, looked_at = _vain_looks.get(policy.id, (None, 0.0))
+    if known == rests_on and time.monotonic() - looked_at < LOOK_AGAIN_S:
+        return "nothing has changed since the last look"
+    _vain_looks[policy.id] = (rests_on, time.monotonic())
+    return None
+
+
+_vain_looks: dict[UUID, tuple[object, float]] = {}  # policy -> (what its last look rested on, when it was)
 
 
 def consider_job(job: ClaimedJob) -> None:
@@ -176,8 +211,9 @@ def consider_all() -> None:
 def fail_abandoned() -> None:
     """Runs whose job is in quarantine have failed; the job's last error says why."""
     for run in UpdateRun.objects.filter(state__in=OPEN_STATES):
-        job = Job.objects.filter(payload__run=str(run.id), state=JobState.QUARANTINED).order_by("-id").first()
-        alive = Job.objects.filter(payload__run=str(run.id), state__in=[JobState.QUEUED, JobState.RUNNING]).exists()
+        jobs = Job.objects.filter(project_id=run.project_id, payload__run=str(run.id)).exclude(state=JobState.DONE)
+        job = jobs.filter(state=JobState.QUARANTINED).order_by("-id").first()
+        alive = jobs.filter(state__in=[JobState.QUEUED, JobState.RUNNING]).exists()
         if job is not None and not alive:
             runs.end(run.id, UpdateState.FAILED, error=job.last_error[-4000:])
 
