@@ -17,6 +17,7 @@ from tests.console import factories
 def loaded(project):
     with tenant(project.id):
         receipt = sample_data.load(project.id, actor="owner")
+        Turn.objects.update(settle_due=timezone.now())  # the decision window closes two minutes after
     label.ask_for_settling()
     while (job := jobs.claim_next(["default"], "test")) is not None:
         jobs.run(job)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from uuid import uuid4
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.console import factories
 
 @pytest.fixture
 def folder(tmp_path):
-    return build_tiny_policy(tmp_path / "mine", ["a", "b"])
+    return build_tiny_policy(tmp_path / f"mine-{uuid4().hex}", ["a", "b"])  # the store knows models by name
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +137,7 @@ def test_a_folder_outside_the_allowed_ones_is_refused_also_by_a_link(ask, folder
     settings.MODEL_ROOTS = [str(tmp_path / "allowed")]
     (tmp_path / "allowed").mkdir()
     (tmp_path / "allowed" / "link").symlink_to(folder)
-    for path in (folder, tmp_path / "allowed" / "link", tmp_path / "allowed" / ".." / "mine"):
+    for path in (folder, tmp_path / "allowed" / "link", tmp_path / "allowed" / ".." / folder.name):
         with pytest.raises(InvalidInput, match="STROP_MODEL_ROOTS"):
             ask(path)
 
