@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.test import Client
 
 from registry.tenancy import tenant
@@ -102,6 +103,18 @@ class Visit:
         self.page.screenshot(path=SHOTS / f"{name}.png", full_page=True)
 
 
+def wait_until_quiet(seconds: float = 5.0) -> None:
+    """Until the web process has answered what closed pages still asked: emptying the tables would deadlock with it."""
+    deadline = time.monotonic() + seconds
+    others = "usename = current_user AND pid <> pg_backend_pid() AND state <> 'idle'"
+    while time.monotonic() < deadline:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {others}")
+            if cursor.fetchone() == (0,):
+                return
+        time.sleep(0.05)
+
+
 def session_of(username: str) -> str:
     client = Client()
     client.force_login(get_user_model().objects.get(username=username))
@@ -125,3 +138,4 @@ def visit(browser, site):
     yield make
     for context in contexts:
         context.close()
+    wait_until_quiet()
