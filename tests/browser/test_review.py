@@ -202,7 +202,7 @@ def test_the_peek_panel_shows_the_item_and_takes_an_answer(visit, reviewer, flag
     visitor.shoot("flagged-peek-light-1280")
     assert violations(visitor.page) == []
     visitor.page.check("[data-peek-body] input[value=fine]")
-    visitor.page.click("[data-peek-body] >> text=Complete")
+    visitor.page.click("[data-peek-body] button:has-text('Complete')")
     visitor.page.wait_for_selector(".toast:has-text('Marked as fine')")
     assert visitor.complaints == []
 

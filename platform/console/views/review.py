@@ -23,7 +23,7 @@ from rl_online.services.problems_from_turns import NAME as DRAFT
 SAMPLE_DAYS = {"1": 1, "7": 7, "30": 30}
 CHOICES = (  # value of the form, title, key
     ("fine", "Fine as it is", "1"),
-    ("excluded", "Exclude from training", "2"),
+    ("excluded", "Not for training", "2"),
     ("-1", "Reward \u22121", "3"),
     ("-0.5", "Reward \u22120.5", "4"),
     ("0", "Reward 0", "5"),

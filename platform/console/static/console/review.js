@@ -26,6 +26,7 @@
     const field = document.querySelector(`[data-focus-key="${CSS.escape(event.key)}"]`);
     if (!field) return;
     event.preventDefault();
+    field.closest("details")?.setAttribute("open", ""); // and focus at once: what is typed next must not be a key
     field.focus();
     field.select?.();
   });
