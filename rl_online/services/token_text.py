@@ -11,7 +11,7 @@ from django.conf import settings
 
 from registry.models import Deployment
 from rl_online.serving.client import EngineClient
-from rl_online.serving.protocol import EngineError, TokenText
+from rl_online.serving.protocol import EngineError, EngineUnavailable, TokenText
 
 ANSWER_WITHIN_S = 3.0
 
@@ -33,6 +33,8 @@ def token_texts(policy: str | None, ids: Sequence[int]) -> Decoded:
         return Decoded(tokens=asyncio.run(_ask(f"{serving.policy_id}@{serving.checkpoint.version}", ids)))
     except TimeoutError:
         return Decoded(tokens=None, problem=f"the engine did not answer within {ANSWER_WITHIN_S:.0f} s")
+    except EngineUnavailable:
+        return Decoded(tokens=None, problem="the engine is away")
     except EngineError as error:
         return Decoded(tokens=None, problem=f"the engine could not be asked: {error.message}")
 

@@ -1,5 +1,7 @@
 """Session, turn, ingestion and recipes in Chromium: both themes, a phone's width, axe; and what happens on a click."""
 
+import re
+
 import pytest
 
 from feedback.models import LabelRecipe
@@ -71,9 +73,10 @@ def test_older_turns_load_in_place_and_an_anchor_opens_its_window(visit, viewer,
     visitor = visit("viewer")
     visitor.open("/p/editor/sessions/long")
     visitor.page.click("text=Load older turns")
-    visitor.page.wait_for_function("document.querySelectorAll('section.turn').length === 80")
+    visitor.page.wait_for_selector("section.turn >> nth=79")
+    assert visitor.page.locator("section.turn").count() == 80
     visitor.open(f"/p/editor/sessions/long#{turns[3].turn_id}")
-    visitor.page.wait_for_url(f"**?turn={turns[3].turn_id}**")
+    visitor.page.wait_for_url(re.compile(rf"\?turn={turns[3].turn_id}"))
     visitor.page.wait_for_selector(f"[id='{turns[3].turn_id}']")
     assert visitor.complaints == []
 

@@ -85,7 +85,7 @@ def test_the_rule_that_fired_and_the_signal_that_decides_are_named(as_owner, pro
 
 def test_what_learned_from_it_and_what_that_served_is_shown(as_owner, learned):
     html = page(as_owner, learned.turn_id)
-    assert "update to editor@2" in html and "2 of 6 with the prompt" in html and "state-serving" in html
+    assert "update to editor@2" in html and "2 of 6, prompt included" in html and "state-serving" in html
     assert "+0.55" in html  # reward .75 less baseline .2
 
 

@@ -211,8 +211,8 @@ SELECT name, count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch
 FROM lag GROUP BY name
 """
 _LAG_WORDS = {
-    "turn": ("Turns arrive", "from the sender's `at` to being stored"),
-    "signal": ("Signals arrive", "from the sender's `at` to being stored"),
+    "turn": ("Turns arrive", "from the sender's time to being stored"),
+    "signal": ("Signals arrive", "from the sender's time to being stored"),
     "settle": ("Turns settle", "from being stored to the label; silence waits for the decision window"),
     "silence": ("Silence is noticed", "from the window's close to the label: how late the settling job is"),
 }

@@ -5,6 +5,7 @@ from typing import Any
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.access import MemberRequest, member_required
@@ -70,7 +71,7 @@ def _figure(request: MemberRequest, found: reads.SessionView) -> dict[str, Any] 
     slug = request.member.project.slug
     points = [
         Heard(
-            at=view.signal.at,
+            at=timezone.localtime(view.signal.at),
             kind=lane(view.signal),
             says=says(view),
             text=f"{hover(view.signal)}, turn {one.turn.index}",
@@ -80,7 +81,7 @@ def _figure(request: MemberRequest, found: reads.SessionView) -> dict[str, Any] 
         for view in one.signals
     ]
     points += [
-        Heard(at=signal.at, kind=WHOLE, says="", text=f"{hover(signal)}, about the whole session")
+        Heard(at=timezone.localtime(signal.at), kind=WHOLE, says="", text=f"{hover(signal)}, about the whole session")
         for signal in found.signals
     ]
     return timeline(sorted(points, key=lambda point: point.at))  # type: ignore[arg-type,return-value]
