@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from console import charts
 
 START = datetime(2026, 11, 30, 6, tzinfo=UTC)
@@ -57,3 +59,34 @@ def test_the_gates_differences_are_drawn_in_points_against_the_margin():
     figure = charts.differences([("seen", 0.02, -0.03, 0.07, 100)], margin=0.1)
     assert figure["data"][0]["x"] == [2] and figure["layout"]["shapes"][0]["x0"] == -10
     assert "n = 100 problems" in figure["data"][0]["hovertemplate"]
+
+
+def share_point(hour: int, n: int, *, value: float = 0.4) -> charts.Point:
+    at = START.replace(hour=hour, minute=0)
+    return charts.Point(at=at, value=value, low=0.3, high=0.5, n=n, interval="wilson", url=f"/turns?{hour}")
+
+
+def over_time(*points: charts.Point) -> dict:
+    line = charts.Line(name="e@2", version=2, is_serving=True, points=points)
+    return charts.shares_over_time([line], [START.replace(hour=hour, minute=0) for hour in range(6)], title="share")
+
+
+def test_an_hour_without_settled_turns_is_a_gap_in_line_and_band():
+    band, line = over_time(share_point(0, 20), share_point(1, 20), share_point(4, 20))["data"]
+    assert line["y"] == [40, 40, None, None, 40, None] and len(band["x"]) == 4
+    assert line["error_y"]["array"] == [0, 0, 0, 0, pytest.approx(10), 0]  # alone: whiskers instead of a band
+
+
+def test_too_few_turns_are_hollow_and_outside_the_line():
+    line, few = over_time(share_point(0, 20), share_point(1, 9))["data"]
+    assert line["y"][1] is None and few["marker"]["symbol"] == "circle-open" and "too few to say" in few["text"][0]
+
+
+def test_every_point_over_time_leads_to_its_rows_and_says_its_interval_and_n():
+    line = over_time(share_point(0, 20))["data"][0]
+    assert line["customdata"][0] == {"url": "/turns?0"}
+    assert line["text"][0] == "<b>e@2</b><br>40.0 %, 95 % wilson 30.0 to 50.0 %<br>n = 20 settled turns"
+
+
+def test_without_points_nothing_is_drawn_over_time():
+    assert over_time() is None

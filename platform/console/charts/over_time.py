@@ -45,15 +45,16 @@ def shares_over_time(
     traces = [band for line in lines for band in _bands(line, times)]
     traces += [_line(line, times) for line in lines]
     traces += _few(lines)
-    low = min(point.low for line in lines for point in line.points)
-    high = max(point.high for line in lines for point in line.points)
+    points = [point for line in lines for point in line.points]
+    low = min(point.low if point.n >= FEW else point.value for point in points)
+    high = max(point.high if point.n >= FEW else point.value for point in points)
     layout = {
         "yaxis": {
             "title": {"text": title},
             "range": [max(0.0, 100 * low - 4), min(100.0, 100 * high + 4)],
             "fixedrange": True,
         },
-        "xaxis": {"range": [times[0], times[-1]] if len(times) > 1 else None},
+        "xaxis": {"range": [times[0], times[-1]] if len(times) > 1 else None, "tickangle": 0},
         "hovermode": "closest",
         "showlegend": len(traces) > 1,
     }

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
 
-from console.timerange import TimeRange
+from console.timerange import BUCKETS, TimeRange
 from feedback import hourly
 from feedback.hourly import Share, Span
 from feedback.models import OutcomeCount
@@ -20,6 +20,7 @@ from rl_online.models import Alarm, AlarmState, RewardBatch, UpdateRun, UpdateSt
 DEFAULT_RANGE = "1h"
 SHARES_REACH = timedelta(days=90)  # of accept shares that no page's range bounds
 NUM_KINDS = 4  # drawn apart; rarer kinds are drawn together as "other"
+MAX_POINTS = 30  # of a line over time
 NUM_LINES = 8  # checkpoints drawn over time, the newest
 OVER = [state for state in UpdateState.values if UpdateState(state).is_over]
 ACTIVE = [state for state in UpdateState.values if state not in OVER]
@@ -30,6 +31,12 @@ SEVERITIES = ("critical", "warning", "info")
 
 def span_of(time_range: TimeRange) -> Span:
     return Span.of(time_range.start, time_range.end, time_range.bucket)
+
+
+def shares_span(time_range: TimeRange) -> Span:
+    """In wider buckets than signals: an interval of a few turns says little."""
+    buckets = [bucket for bucket in BUCKETS if time_range.span <= bucket * MAX_POINTS]
+    return Span.of(time_range.start, time_range.end, buckets[0] if buckets else BUCKETS[-1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

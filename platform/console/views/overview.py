@@ -96,14 +96,14 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
 def figures(project: Project, context: Mapping[str, Any]) -> dict[str, dict[str, Any] | None]:
     """Of what `gather` found."""
     policy, time_range, standing = context["policy"], context["time_range"], context["standing"]
-    span = reads.span_of(time_range)
+    span, wide = reads.span_of(time_range), reads.shares_span(time_range)
     serving = standing.serving.version if standing.serving else None
     rounds = context["rounds"]
     moves = reads.moves(time_range, policy)
     names = [f"{policy.name}@{run.version}" for run in rounds]
     return {
         "rates_figure": _rates(project, context["rates"], span, time_range, moves),
-        "over_time_figure": _over_time(project, policy, span, time_range, moves, serving=serving),
+        "over_time_figure": _over_time(project, policy, wide, time_range, moves, serving=serving),
         "shares_figure": _shares(policy, context["shares"], serving=serving),
         "rounds_figure": charts.stages(names, [run.timings for run in rounds]),
     }
