@@ -27,7 +27,7 @@ def _call(value: Any) -> ToolCall:
     inner = value.get("function", value) if isinstance(value, dict) else None
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
         return ToolCall(name="", arguments=_written(value))
-    given = next((inner[key] for key in ("arguments", "input", "args") if key in inner), {})
+    given: Any = next((inner[key] for key in ("arguments", "input", "args") if key in inner), {})
     return ToolCall(name=inner["name"], arguments=_written(given))
 
 

@@ -174,7 +174,7 @@ def served_times(names: Sequence[str]) -> list[Served]:
     found: list[Served] = []
     since: dict[str, datetime] = {}
     for move in moves.order_by("at", "id")[:MAX_MOVES]:
-        left, came = (move.before or {}).get("serving"), (move.after or {}).get("serving")
+        left, came = (str((side or {}).get("serving", "")) for side in (move.before, move.after))
         if left in since:
             found.append(Served(checkpoint=left, since=since.pop(left), until=move.at))
         if came in names:

@@ -84,4 +84,4 @@ def _figure(request: MemberRequest, found: reads.SessionView) -> dict[str, Any] 
         Heard(at=timezone.localtime(signal.at), kind=WHOLE, says="", text=f"{hover(signal)}, about the whole session")
         for signal in found.signals
     ]
-    return timeline(sorted(points, key=lambda point: point.at))  # type: ignore[arg-type,return-value]
+    return timeline(sorted(points, key=lambda point: point.at))
