@@ -19,7 +19,7 @@ def test_pages_pass_all_middleware_and_the_data_plane_only_what_names_the_reques
 
     page, *data_plane = asyncio.run(ask())
     assert [page.status_code, *(response.status_code for response in data_plane)] == [200, 401, 404]
-    assert FOR_PAGES <= page.headers.keys()
+    assert page.headers.keys() >= FOR_PAGES
     for response in data_plane:
         assert "x-request-id" in response.headers
         assert not FOR_PAGES & response.headers.keys()
