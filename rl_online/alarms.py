@@ -26,8 +26,8 @@ class Rule(StrEnum):
     PAUSED = "paused"
 
     @property
-    def title(self) -> str:
-        return _TITLES[self]
+    def heading(self) -> str:
+        return _HEADINGS[self]
 
     @property
     def meaning(self) -> str:
@@ -262,7 +262,7 @@ def _span(span: timedelta) -> str:
     return f"{math.floor(seconds / 3600)} h"
 
 
-_TITLES = {
+_HEADINGS = {
     Rule.SHARE_DROP: "Accept share dropped",
     Rule.SILENCE: "Nothing comes in",
     Rule.ORPHANS: "Signals without their turn",

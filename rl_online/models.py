@@ -335,7 +335,7 @@ class Alarm(TenantModel):
 
     @property
     def title(self) -> str:
-        return Rule(self.rule).title
+        return Rule(self.rule).heading
 
     @property
     def is_standing(self) -> bool:

@@ -1,4 +1,4 @@
-"""Keep the alarms of a project: look, open what is found, close what is over, tell people; and what people do with them.
+"""Keep the alarms of a project: look, open what is found, close what is over, tell people; and what people do then.
 
 `watch` is a job's work, every half minute. The rules are in `rl_online.alarms`. Inside a tenant, but for the schedule.
 """
@@ -155,7 +155,7 @@ def _tell(kind: NoticeKind, project_id: UUID, alarm: Alarm) -> None:
         kind,
         project_id,
         {
-            "title": f"{rule.title}{subject}" if is_raised else f"Over: {rule.title}{subject}",
+            "title": f"{rule.heading}{subject}" if is_raised else f"Over: {rule.heading}{subject}",
             "path": f"/p/{slug}/alerts",
             "alarm": alarm.pk,
             "rule": alarm.rule,

@@ -111,7 +111,7 @@ def test_a_pause_is_an_alarm_that_somebody_chose():
 
 
 def test_every_rule_explains_itself():
-    assert all(rule.title and rule.meaning for rule in Rule)
+    assert all(rule.heading and rule.meaning for rule in Rule)
 
 
 # --- Closing ---

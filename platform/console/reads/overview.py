@@ -85,8 +85,8 @@ def shares_over_time(span: Span, policy: Policy, *, serving: int | None) -> dict
     for share in hourly.shares(span, policy=policy.name):
         if share.origin.version is not None:
             lines.setdefault(share.origin.version, []).append(share)
-    newest = sorted(lines)[-NUM_LINES:]
-    return {version: lines[version] for version in sorted({*newest, *({serving} & set(lines))})}
+    drawn = {*sorted(lines)[-NUM_LINES:]} | {version for version in lines if version == serving}
+    return {version: lines[version] for version in sorted(drawn)}
 
 
 def accept_shares(policy: Policy, *, last: int = 12) -> dict[int, AcceptShare]:

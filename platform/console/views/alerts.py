@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
@@ -44,5 +44,5 @@ def close(request: MemberRequest, alarm: int) -> HttpResponse:
     return carry_out(request, act, back=_back(request))
 
 
-def _back(request: HttpRequest) -> str:
-    return reverse("console:alerts", args=[request.member.project.slug])  # type: ignore[attr-defined]
+def _back(request: MemberRequest) -> str:
+    return reverse("console:alerts", args=[request.member.project.slug])
