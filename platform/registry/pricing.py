@@ -111,8 +111,8 @@ class Spend:
         return self.cost_usd if self.is_known else None
 
     def per(self, number: int) -> Decimal | None:
-        """Cost for each of `number` things; None where there are none or the cost is not known."""
-        return self.cost_usd / number if self.is_known and number else None
+        """Cost for each of `number` things; None where there are none, nothing was booked, or the cost is not known."""
+        return self.cost_usd / number if self.is_known and self.calls and number else None
 
 
 def spend_on_tokens(usage: Usage, prices: Prices | None, *, calls: int, without_usage: int = 0) -> Spend:

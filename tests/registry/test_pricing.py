@@ -115,6 +115,10 @@ def test_nothing_spent_is_known_to_cost_nothing():
     assert (Spend().known_cost_usd, Spend().per(0)) == (D(0), None)
 
 
+def test_things_for_which_no_call_was_booked_have_an_unknown_cost():
+    assert Spend().per(3) is None and Spend(calls=2, cost_usd=D(3)).per(3) == D(1)
+
+
 def test_a_group_of_calls_costs_what_its_tokens_cost():
     spend = spend_on_tokens(Usage(input=3_000_000, output=1), GPT_5, calls=7, without_usage=2)
     assert spend == Spend(calls=7, unpriced=2, cost_usd=D("3.75001"))

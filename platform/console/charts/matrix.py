@@ -7,7 +7,7 @@ from typing import Any
 from console.charts.drawing import plotly, to_json
 from console.charts.forest import escaped
 
-CELL_PX, FRAME_PX, LEAST_PX = 44, 120, 200
+CELL_PX, FRAME_PX, LEAST_PX = 52, 84, 180
 LOSES, EVEN, WINS = "rgba(213, 94, 0, .55)", "rgba(138, 143, 152, .14)", "rgba(0, 114, 178, .55)"  # ink stays readable
 MAX_LABEL = 18
 

@@ -1,5 +1,6 @@
 """Cost against quality, error bars on both, and the line of what nothing beats."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,10 +66,31 @@ def pareto(points: Sequence[Priced], *, cost_title: str, quality_title: str) -> 
             showlegend=False,
             hovertemplate=_hover(one, is_best=one.name in on_line),
         )
-    figure.update_xaxes(type="log", title_text=cost_title, exponentformat="none", tickprefix="$")
+    ticks = _ticks(points)
+    figure.update_xaxes(
+        type="log",
+        title_text=cost_title,
+        tickmode="array",
+        tickvals=ticks,
+        ticktext=[f"${_plain(tick)}" for tick in ticks],
+    )
     figure.update_yaxes(title_text=quality_title)
     figure.update_layout(hovermode="closest")
     return to_json(figure, is_linked=any(one.url for one in points))
+
+
+def _ticks(points: Sequence[Priced]) -> list[float]:
+    """1, 2 and 5 of every decade that the points and their bars touch, and no more than a dozen."""
+    least = min(one.cost_low or one.cost for one in points)
+    most = max(one.cost_high or one.cost for one in points)
+    decades = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
+    return [float(f"{step}e{decade}") for decade in decades for step in steps]
+
+
+def _plain(tick: float) -> str:
+    """.00002 rather than 2e-05."""
+    return f"{tick:.12f}".rstrip("0").rstrip(".")
 
 
 def _bar(value: float, low: float | None, high: float | None) -> dict[str, Any] | None:
