@@ -151,7 +151,7 @@ def _open(request: HttpRequest, body: bytes, api: Api) -> Opened:
         raise Forbidden("x-strop-source is for Strop's own processes", field="x-strop-source")
     if source in ("production", "simulated"):
         _check_problem(project_id, ask.metadata.get("problem"))
-    route = routing.resolve(project_id, ask.model, sticky=_header(request, "x-strop-session") or ask.user or session)
+    route = routing.resolve(project_id, ask.model, sticky=ask.user or session)
     return Opened(project_id=project_id, ask=ask, route=route, source=source, session=session)
 
 
