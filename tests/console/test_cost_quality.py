@@ -7,8 +7,11 @@ from decimal import Decimal as D
 import pytest
 from django.utils import timezone
 
+from console.reads.compare import costed, taken
 from console.reads.cost_quality import Z, benchmarks, rated
 from console.reads.spending.ledger import ledger
+from evals.comparing.names import Name
+from evals.comparing.problems import Answer, ProblemPair
 from evals.models import Problem, Score
 from feedback.rollups import hour_of
 from registry.tenancy import tenant
@@ -27,6 +30,14 @@ def inside(project):
 def read(benchmark):
     evaluate.count_hours()
     return {one.name: one for one in rated(benchmark, ledger(NOW - timedelta(days=30), NOW + timedelta(hours=1)))}
+
+
+def problem_answered_in(*latencies_ms):
+    a, b = (
+        Answer(value=1.0, status="scored", num_repeats=1, latency_ms=ms, output_tokens=None, cost_usd=None)
+        for ms in latencies_ms
+    )
+    return ProblemPair(key=1, problem_id="add/0", benchmark="quick", slices={}, a=a, b=b)
 
 
 def test_a_billed_model_has_the_mean_of_its_bills_with_an_interval_on_the_log_axis(inside):
@@ -54,7 +65,9 @@ def test_own_weights_cost_the_device_seconds_of_their_answers(inside):
     policy = factories.make_policy()
     evaluate.make_card("own hardware", device_hour_usd=D(3600))
     gate = evaluate.make_benchmark(size=2)
-    evaluate.make_run(gate, f"{policy.name}@1", solves=1.0)
+    run = evaluate.make_run(gate, f"{policy.name}@1", solves=1.0)
+    for score, latency_ms in zip(Score.objects.filter(run=run).order_by("id"), (1000.0, 3000.0), strict=True):
+        Score.objects.filter(pk=score.pk).update(latency_ms=latency_ms)
     for second in (0, 5):
         factories.make_turn(
             f"e{second}", at=hour_of(NOW) - timedelta(minutes=30) + timedelta(seconds=second), source="eval",
@@ -62,6 +75,28 @@ def test_own_weights_cost_the_device_seconds_of_their_answers(inside):
         )  # fmt: skip
     found = read(gate)["editor@1"]
     assert found.cost_usd == pytest.approx(2.0) and found.cost_low < 2.0 < found.cost_high
+
+
+def test_a_checkpoint_costs_more_on_the_benchmark_that_takes_it_longer(inside):
+    # 100 answers of 1 s and 100 of 10 s at $3.60 an hour: $.001 and $.010 a problem, not $.0055 on both
+    policy = factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D("3.60"))
+    quick, slow = evaluate.make_benchmark("quick", size=100), evaluate.make_benchmark("slow", size=100)
+    start, second = hour_of(NOW) - timedelta(hours=1), 0
+    for gate, seconds in ((quick, 1), (slow, 10)):
+        run = evaluate.make_run(gate, f"{policy.name}@1")
+        Score.objects.filter(run=run).update(latency_ms=1000.0 * seconds)
+        for _ in range(100):
+            factories.make_turn(
+                f"e{second}", at=start + timedelta(seconds=second), source="eval", latency_ms=1000.0 * seconds,
+                outcome=None, signals=(),
+            )  # fmt: skip
+            second += seconds
+    assert read(quick)["editor@1"].cost_usd == pytest.approx(0.001)
+    assert read(slow)["editor@1"].cost_usd == pytest.approx(0.010)
+    side = taken(Name.of("editor@1", field="a"), ledger(NOW - timedelta(days=30), NOW + timedelta(hours=1)))
+    (row,) = costed([problem_answered_in(1000.0, 10_000.0)], (side, side))
+    assert (row.cost_a, row.cost_b) == (D("0.001"), D("0.010"))
 
 
 def test_own_weights_without_a_price_of_the_hour_are_unpriced(inside):

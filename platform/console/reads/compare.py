@@ -150,6 +150,7 @@ class Taken:
     seconds: float | None  # of our own device; None: an external model, or nothing answered
     cost_usd: Decimal | None  # mean; None: unpriced, or nothing answered
     num_unpriced: int
+    usd_per_latency_second: Decimal | None = None  # of our own weights
 
 
 def taken(name: Name, ledger: Ledger) -> Taken:
@@ -162,6 +163,7 @@ def taken(name: Name, ledger: Ledger) -> Taken:
         seconds=float(entry.seconds) / entry.spend.calls if entry.policy is not None else None,
         cost_usd=entry.spend.per(entry.spend.calls),
         num_unpriced=entry.spend.unpriced,
+        usd_per_latency_second=entry.usd_per_latency_second if entry.policy is not None else None,
     )
 
 
@@ -174,27 +176,17 @@ class CostedPair:
     cost_b: Decimal | None
 
 
-def costed(rows: Sequence[ProblemPair], found: Sequence[Measured], sides: tuple[Taken, Taken]) -> list[CostedPair]:
-    """As billed; of our own weights the mean cost of an answer, shared out by how long each took."""
-    everything = [problem for one in found for problem in one.paired.problems]
-    a_ms, b_ms = _mean_ms([one.a for one in everything]), _mean_ms([one.b for one in everything])
-    return [
-        CostedPair(problem=row, cost_a=_cost(row.a, sides[0], a_ms), cost_b=_cost(row.b, sides[1], b_ms))
-        for row in rows
-    ]
+def costed(rows: Sequence[ProblemPair], sides: tuple[Taken, Taken]) -> list[CostedPair]:
+    """As billed; of our own weights what all answers to benchmarks cost, shared out by how long each took."""
+    return [CostedPair(problem=row, cost_a=_cost(row.a, sides[0]), cost_b=_cost(row.b, sides[1])) for row in rows]
 
 
-def _mean_ms(answers: Sequence[Answer | None]) -> float | None:
-    known = [answer.latency_ms for answer in answers if answer is not None and answer.latency_ms is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _cost(answer: Answer | None, taken: Taken, mean_ms: float | None) -> Decimal | None:
+def _cost(answer: Answer | None, taken: Taken) -> Decimal | None:
     if answer is None or answer.cost_usd is not None:
         return answer.cost_usd if answer else None
-    if taken.seconds is None or taken.cost_usd is None or not mean_ms or answer.latency_ms is None:
+    if taken.usd_per_latency_second is None or answer.latency_ms is None:
         return None
-    return taken.cost_usd * Decimal(str(answer.latency_ms / mean_ms))
+    return taken.usd_per_latency_second * Decimal(str(answer.latency_ms / 1000))
 
 
 def names() -> list[str]:

@@ -104,14 +104,14 @@ def _quality(scored: list[dict[str, Any]]) -> tuple[float | None, float, float, 
 
 
 def _own_costs(name: str, answers: list[dict[str, Any]], ledger: Ledger) -> list[float | None]:
-    """What the device seconds of an answer cost on average, shared out by how long each took."""
+    """What all answers of this side to benchmarks cost, shared out by how long each took."""
     entry = next((one for one in ledger.entries if (one.name, one.purpose) == (name, "proving")), None)
-    each = entry.spend.per(entry.spend.calls) if entry else None
+    rate = entry.usd_per_latency_second if entry else None
     known = [row["latency_ms"] for row in answers if row["latency_ms"]]
-    if each is None or not known or not each:
+    if rate is None or not known:
         return [None] * len(answers)
     mean_ms = sum(known) / len(known)
-    return [float(each) * (row["latency_ms"] or mean_ms) / mean_ms for row in answers]
+    return [float(rate) * (row["latency_ms"] or mean_ms) / 1000 for row in answers]
 
 
 def _model_costs(run: EvalRun, answers: list[dict[str, Any]], cards: list[PriceCard]) -> list[float | None]:

@@ -85,7 +85,7 @@ def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -
         "change": change,
         "slice": part,
         "page": page,
-        "rows": reads.costed(list(page), found, sides),
+        "rows": reads.costed(list(page), sides),
         "votes": reads.votes(a, b, since=time_range.start, until=time_range.end),
         "lived": reads.lived(a, b, since=time_range.start, until=time_range.end),
         "taken": sides,

@@ -27,6 +27,12 @@ class Entry:
     spend: Spend
     seconds: Decimal = Decimal(0)  # of our own devices
     usage: Usage = field(default_factory=Usage)  # tokens that are known
+    latency_seconds: Decimal = Decimal(0)  # of our own weights: the sum of latencies, at once or not
+
+    @property
+    def usd_per_latency_second(self) -> Decimal | None:
+        """What a second of an answer's latency cost; None: unpriced, or nobody told how long an answer took."""
+        return self.spend.cost_usd / self.latency_seconds if self.spend.is_known and self.latency_seconds else None
 
 
 def merged(entries: Iterable[Entry]) -> list[Entry]:
@@ -46,6 +52,7 @@ def _sum(one: Entry, other: Entry) -> Entry:
         spend=one.spend + other.spend,
         seconds=one.seconds + other.seconds,
         usage=_added(one.usage, other.usage),
+        latency_seconds=one.latency_seconds + other.latency_seconds,
     )
 
 

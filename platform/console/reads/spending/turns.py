@@ -55,6 +55,7 @@ def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) 
         SELECT r.policy, r.version, r.source, cards.id AS card, sum(r.turns) AS calls,
           sum(r.turns - CASE WHEN busy.busy_us IS NULL THEN 0 ELSE r.with_latency END) AS without_time,
           coalesce(sum(r.latency_us::numeric * busy.busy_us / nullif(hours.latency_us, 0)), 0) / 1000000 AS seconds,
+          sum(r.latency_us)::numeric / 1000000 AS latency_seconds,
           sum(r.input_tokens) AS input, sum(r.cache_read_tokens) AS cache_read,
           sum(r.cache_write_tokens) AS cache_write, sum(r.output_tokens) AS output, sum(r.reasoning_tokens) AS reasoning
         FROM feedback_turnrollup r JOIN hours USING (hour)
@@ -79,6 +80,7 @@ def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) 
             ),
             seconds=row["seconds"],
             usage=usage(row),
+            latency_seconds=row["latency_seconds"],
         )
         for row in found
     ]
