@@ -8,6 +8,7 @@ from ninja.decorators import decorate_view
 from ninja.openapi.schema import OpenAPISchema
 
 from strop.api import admin, data_plane, loop, observed
+from strop.api.access import Key
 from strop.api.errors import Refusal, add_handlers
 from strop.api.idempotency import idempotent
 
@@ -61,5 +62,7 @@ for router in (admin.router, loop.router, observed.router):
     for view in router.path_operations.values():
         for operation in view.operations:
             if "POST" in operation.methods:
-                decorate_view(idempotent)(operation.view_func)
+                auth = operation.auth_callbacks[0]
+                assert isinstance(auth, Key), f"{operation.path} names no scope"
+                decorate_view(idempotent(auth))(operation.view_func)
     api.add_router("", router)

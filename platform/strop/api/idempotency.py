@@ -14,10 +14,10 @@ from typing import Any
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
-from registry.auth import identify
 from registry.errors import Conflict, InvalidInput, StropError
 from registry.models import IdempotentCall
 from registry.tenancy import tenant
+from strop.api.access import Key
 from strop.api.errors import answer
 
 HEADER = "idempotency-key"
@@ -27,25 +27,26 @@ TOLD_ONCE = ("key", "secret")
 Run = Callable[..., HttpResponse]
 
 
-def idempotent(run: Run) -> Run:
-    @wraps(run)
-    def once(request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        key = request.headers.get(HEADER)
-        if key is None:
-            return run(request, **kwargs)
-        try:
-            project_id = identify(request.headers.get("authorization", "")).project_id
-        except StropError:
-            project_id = None
-        if project_id is None:
-            return run(request, **kwargs)  # which refuses it
-        try:
-            with tenant(project_id):
-                return _answer_once(key, request, lambda: run(request, **kwargs))
-        except StropError as error:
-            return answer(request, error)
+def idempotent(auth: Key) -> Callable[[Run], Run]:
+    """`auth`: the operation's own, asked here because ninja asks later: who may not call hears nothing that was kept."""
 
-    return once
+    def decorate(run: Run) -> Run:
+        @wraps(run)
+        def once(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+            key = request.headers.get(HEADER)
+            if key is None:
+                return run(request, **kwargs)
+            try:
+                project_id = auth(request).project_id
+                assert project_id is not None
+                with tenant(project_id):
+                    return _answer_once(key, request, lambda: run(request, **kwargs))
+            except StropError as error:
+                return answer(request, error)
+
+        return once
+
+    return decorate
 
 
 def _answer_once(key: str, request: HttpRequest, run: Callable[[], HttpResponse]) -> HttpResponse:

@@ -7,7 +7,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from registry.auth import internal_token
 from registry.calls import KEEP, forget_old_calls
+from registry.internal_token import Purpose
 from registry.models import ApiKey, IdempotentCall, NotificationChannel
 from registry.tenancy import tenant
 
@@ -18,9 +20,9 @@ HOOK = {"name": "h", "url": "https://93.184.216.34/h", "events": ["update.failed
 def post(api_key, project):
     keys = {}
 
-    def send(body, idempotency_key="once", *, project=project, path="webhooks"):
+    def send(body, idempotency_key="once", *, project=project, path="webhooks", bearer=None):
         keys.setdefault(project.id, api_key("admin", project=project))
-        headers = {"authorization": f"Bearer {keys[project.id]}", "idempotency-key": idempotency_key}
+        headers = {"authorization": f"Bearer {bearer or keys[project.id]}", "idempotency-key": idempotency_key}
         return Client().post(f"/api/v1/{path}", body, content_type="application/json", headers=headers)
 
     return send
@@ -36,6 +38,20 @@ def test_the_same_call_is_answered_again_and_done_once(post, project):
     assert (first.status_code, second.status_code, num_webhooks(project)) == (201, 201, 1)
     assert second["idempotent-replayed"] == "true" and "idempotent-replayed" not in first
     assert second.json() == {name: value for name, value in first.json().items() if name != "secret"}
+
+
+@pytest.mark.parametrize("scope", ["ingest", "infer", "read", "train"])
+def test_a_key_that_may_not_make_the_call_does_not_read_its_kept_answer(post, api_key, project, scope):
+    assert post(HOOK).status_code == 201
+    reply = post(HOOK, bearer=api_key(scope))
+    assert (reply.status_code, reply.json()["error"]["code"]) == (403, "forbidden")
+    assert "idempotent-replayed" not in reply and num_webhooks(project) == 1
+
+
+def test_an_internal_token_does_not_read_a_kept_answer(post, project):
+    assert post(HOOK).status_code == 201
+    reply = post(HOOK, bearer=internal_token(Purpose.EVENTS, project=project.id))
+    assert reply.status_code == 403 and "idempotent-replayed" not in reply
 
 
 def test_what_is_told_once_is_not_kept(post, project):
