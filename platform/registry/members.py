@@ -1,6 +1,7 @@
 """Who belongs to a project and as what: invite, change a role, remove, give a new sign-in link. Inside a tenant.
 
-A project always keeps an owner. Nobody is given a way into an account that also belongs to another project.
+A project always keeps an owner. Its owners make accounts and links into them, so they never get hold of an account that
+is there already: whoever runs Strop adds such a person, and what opened the account before opens it no more.
 """
 
 import re
@@ -21,7 +22,7 @@ USER_NAME = re.compile(r"[\w.@+-]{1,150}")
 @dataclass(frozen=True, kw_only=True)
 class Invited:
     member: Member
-    token: str | None  # of a sign-in link to hand over; None where the person has an account already
+    token: str  # of a sign-in link to hand over
 
 
 def members() -> list[Member]:
@@ -29,22 +30,35 @@ def members() -> list[Member]:
 
 
 def invite(username: str, role: str, *, actor: str) -> Invited:
-    """Make the account if there is none, and its membership.
+    """Make the account and its membership.
+
+    Raises InvalidInput naming the field, Conflict for somebody who is a member or has an account already.
+    """
+    username, wanted = _user_name(username), _role(role)
+    user, is_new = get_user_model().objects.get_or_create(username=username)
+    if not is_new:
+        _refuse_a_member(user)
+        raise Conflict(
+            f"{username} has an account already; whoever runs Strop adds them: strop members add {username}",
+            field="username",
+        )
+    member = _add(user, wanted)
+    audit("invite", "member", username, actor=actor, after={"role": wanted})
+    return Invited(member=member, token=sign_in_token(user, made_by=member.project))
+
+
+def add(username: str, role: str, *, actor: str) -> Invited:
+    """For whoever runs Strop: also somebody with an account. Its password and sessions end, so that nobody who set the
+    account up under this name comes along; the link is the way in.
 
     Raises InvalidInput naming the field, Conflict for somebody who is a member already.
     """
-    username, wanted = username.strip(), _role(role)
-    if not USER_NAME.fullmatch(username):
-        raise InvalidInput("use up to 150 letters, digits and @ . + - _, e.g. an e-mail address", field="username")
-    user, is_new = get_user_model().objects.get_or_create(username=username)
-    if is_new:
-        user.set_unusable_password()
-        user.save(update_fields=["password"])
-    member, is_added = Member.objects.get_or_create(user=user, defaults={"role": wanted})
-    if not is_added:
-        raise Conflict(f"{username} is {member.role} already; change the role instead", field="username")
-    audit("invite", "member", username, actor=actor, after={"role": wanted})
-    return Invited(member=member, token=sign_in_token(user) if is_new else None)
+    username, wanted = _user_name(username), _role(role)
+    user, _ = get_user_model().objects.get_or_create(username=username)
+    _refuse_a_member(user)
+    member = _add(user, wanted)
+    audit("add", "member", username, actor=actor, after={"role": wanted})
+    return Invited(member=member, token=sign_in_token(user))
 
 
 def change_role(member_id: int, role: str, *, actor: str) -> Member:
@@ -83,7 +97,27 @@ def new_sign_in_link(member_id: int, *, actor: str) -> Invited:
     user = member.user
     assert isinstance(user, AbstractUser)
     audit("make sign-in link", "member", user, actor=actor)
-    return Invited(member=member, token=sign_in_token(user))
+    return Invited(member=member, token=sign_in_token(user, made_by=member.project))
+
+
+def _user_name(text: str) -> str:
+    username = text.strip()
+    if not USER_NAME.fullmatch(username):
+        raise InvalidInput("use up to 150 letters, digits and @ . + - _, e.g. an e-mail address", field="username")
+    return username
+
+
+def _refuse_a_member(user: AbstractUser) -> None:
+    member = Member.objects.filter(user=user).first()
+    if member is not None:
+        raise Conflict(f"{user} is {member.role} already; change the role instead", field="username")
+
+
+def _add(user: AbstractUser, role: Role) -> Member:
+    """The membership, of an account that no password and no session opens any more."""
+    user.set_unusable_password()
+    user.save(update_fields=["password"])
+    return Member.objects.create(user=user, role=role)
 
 
 def _role(role: str) -> Role:

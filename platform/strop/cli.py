@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "strop.commands.report",
     "rollups": "strop.commands.rollups",
     "keys": "strop.commands.keys",
+    "members": "strop.commands.members",
     "models": "strop.commands.models",
 }
 

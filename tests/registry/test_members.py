@@ -26,10 +26,46 @@ def test_a_person_without_an_account_gets_one_and_a_link_that_opens_it(project):
     assert member_of(project, user).role == "reviewer"
 
 
-def test_a_person_with_an_account_becomes_a_member_and_no_link_into_it_is_given(project, stranger):
+def test_an_account_that_is_there_already_is_not_for_owners_to_invite(project, stranger):
+    with tenant(project.id), pytest.raises(Conflict, match="strop members add stranger"):
+        members.invite("stranger", "viewer", actor="owner")
     with tenant(project.id):
-        assert members.invite("stranger", "viewer", actor="owner").token is None
-    assert member_of(project, stranger).role == "viewer"
+        assert not Member.objects.exists()
+
+
+def test_who_set_an_account_up_in_one_project_does_not_enter_another_with_it(project, other_project, client):
+    with tenant(project.id):
+        squatted = redeem(members.invite("bob@example.org", "viewer", actor="owner").token)
+    squatted.set_password("known to the squatter")
+    squatted.save()
+    client.force_login(squatted)
+    assert client.get("/p/editor/overview").status_code == 200
+    with tenant(other_project.id), pytest.raises(Conflict):
+        members.invite("bob@example.org", "owner", actor="stranger")
+    assert client.get("/p/other/overview").status_code == 404
+
+    with tenant(other_project.id):
+        link = members.add("bob@example.org", "owner", actor="cli").token
+    assert client.get("/p/other/overview").status_code == 302  # the session has ended
+    assert not client.login(username="bob@example.org", password="known to the squatter")
+    assert redeem(link) == squatted
+
+
+def test_a_link_made_before_its_account_joined_another_project_opens_nothing(project, other_project):
+    with tenant(project.id):
+        first = members.invite("bob@example.org", "viewer", actor="owner")
+        again = members.new_sign_in_link(first.member.pk, actor="owner")
+    assert redeem(first.token) == redeem(again.token) == first.member.user
+    with tenant(other_project.id):
+        members.add("bob@example.org", "viewer", actor="cli")
+    assert redeem(first.token) is None and redeem(again.token) is None
+
+
+def test_a_link_of_somebody_who_was_removed_opens_nothing(project, owner):
+    with tenant(project.id):
+        invited = members.invite("bob@example.org", "viewer", actor="owner")
+        members.remove(invited.member.pk, actor="owner")
+    assert redeem(invited.token) is None
 
 
 def test_nobody_is_invited_twice(project, viewer):

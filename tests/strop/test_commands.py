@@ -6,6 +6,7 @@ from click.testing import CliRunner, Result
 
 from registry import services
 from registry.models import ApiKey, AuditEvent, CheckpointState, Deployment
+from registry.signin import redeem
 from registry.tenancy import tenant
 from rl_online.models import GateReport
 from strop import cli
@@ -65,6 +66,13 @@ def test_a_key_is_made_listed_and_revoked(project):
     assert [row["live"] for row in strop_json("keys", "list")["keys"]] == [False]
     with tenant(project.id):
         assert list(AuditEvent.objects.filter(verb="revoke").values_list("reason", flat=True)) == ["lost"]
+
+
+def test_a_person_with_an_account_is_added_by_name_and_gets_a_link(project, stranger):
+    added = strop_json("members", "add", "stranger", "--project", "editor", "--role", "reviewer")
+    assert (added["username"], added["role"], added["project"]) == ("stranger", "reviewer", "editor")
+    assert redeem(added["link"].rpartition("/")[2]) == stranger
+    assert strop("members", "add", "stranger", "--project", "editor").exit_code == 1
 
 
 def test_an_unknown_scope_is_wrong_use_and_makes_no_key(project):

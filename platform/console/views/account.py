@@ -21,10 +21,10 @@ class SignIn(LoginView):
 @never_cache
 @require_safe
 def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
-    """A one-time link from the terminal."""
+    """A one-time link, from the terminal or from an owner of a project."""
     user = redeem(token)
     if user is None:
-        messages.error(request, "This sign-in link is used up or too old. `strop up` prints a new one.")
+        messages.error(request, "This sign-in link opens nothing any more. Ask whoever gave it to you for a new one.")
         return redirect("console:sign-in")
     login(request, user)
     return redirect("console:start")

@@ -78,7 +78,7 @@ def _with_link(request: MemberRequest, act: Callable[[], service.Invited]) -> Ht
 def _page(
     request: MemberRequest, *, invited: service.Invited | None = None, error: StropError | None = None
 ) -> HttpResponse:
-    path = reverse("console:sign-in-link", args=[invited.token]) if invited and invited.token else None
+    path = reverse("console:sign-in-link", args=[invited.token]) if invited else None
     context = {
         "members": service.members(),
         "roles": ROLES,
