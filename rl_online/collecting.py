@@ -185,10 +185,12 @@ def corrections(line: Line, spec: RewardSpec, *, max_lag: int) -> Collected:
     found: list[Candidate] = []
     dropped: Counter[str] = Counter()
     for turn in turns:
-        samples = [sample for sample in learnt[turn.turn_id] if sample.batch_id in on_line]
+        samples = [one for one in learnt[turn.turn_id] if one.batch_id in on_line and not one.is_heldout]
         reward = rewarded(turn, spec, scores.get(turn.turn_id, {}))
         lag = line.lag_of(turn.version)
-        if all(sample.is_correction for sample in samples):
+        if any(one.is_heldout for one in learnt[turn.turn_id]):
+            dropped["correction of what was only measured"] += 1
+        elif all(sample.is_correction for sample in samples):
             dropped["correction of what the serving line did not learn"] += 1
         elif lag is None or lag > max_lag:
             dropped["correction too old"] += 1

@@ -90,6 +90,7 @@ class BatchSample(TenantModel):
     reward = models.FloatField()
     baseline = models.FloatField(default=0.0)
     is_correction = models.BooleanField(default=False)
+    is_heldout = models.BooleanField(default=False)  # measured only: spent, and never learnt
 
     class Meta:
         constraints = [

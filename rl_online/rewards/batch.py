@@ -65,11 +65,15 @@ class Sample:
     pair: int = NO_PAIR  # index in the batch of the preferred twin, -1 none
     row: dict[str, Any] = field(default_factory=dict)
     # JSON beside the tensors: turn, session, user_hash, kind (rl, ce, pref, kto), slice, reward_breakdown,
-    # label_reason, source, sampling {temperature, top_p, top_k}
+    # label_reason, source, sampling {temperature, top_p, top_k}, is_heldout (measured only)
 
     @property
     def kind(self) -> str:
         return str(self.row.get("kind", "rl"))
+
+    @property
+    def is_heldout(self) -> bool:
+        return bool(self.row.get("is_heldout", False))
 
     @property
     def is_tombstone(self) -> bool:

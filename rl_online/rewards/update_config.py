@@ -41,7 +41,7 @@ class UpdateConfig:
 
     max_lag: int = 4  # updates between sampler and trained weights; older samples are dropped and counted
     min_ess: float = 0.3  # a minibatch whose effective sample share is lower is skipped and counted
-    heldout_samples: int = 16  # set aside and only measured after each step; never more than one sample in twenty
+    heldout_samples: int = 16  # set aside at sealing and only measured; never more than one turn in twenty
 
     def __post_init__(self) -> None:
         """Raises ValueError naming the field and what would be right."""

@@ -92,7 +92,7 @@ def _text_only(message: Any) -> dict[str, str]:
 
 def _learnt(turn: Turn) -> str:
     """Whether a checkpoint may know the question by heart."""
-    return "yes" if BatchSample.objects.filter(turn_ref=turn.turn_id).exists() else "no"
+    return "yes" if BatchSample.objects.filter(turn_ref=turn.turn_id, is_heldout=False).exists() else "no"
 
 
 def _tests(turn: Turn) -> dict[str, Any] | None:

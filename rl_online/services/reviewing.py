@@ -64,5 +64,5 @@ def undo_review(flag_id: int, *, reviewer: str) -> Receipt:
 
 
 def is_learnt(turn_ref: str) -> bool:
-    """Whether a batch was sealed with this turn."""
-    return BatchSample.objects.filter(turn_ref=turn_ref).exists()
+    """Whether a batch was sealed with this turn to train on."""
+    return BatchSample.objects.filter(turn_ref=turn_ref, is_heldout=False).exists()

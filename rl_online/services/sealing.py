@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from rl_online.models import OPEN_STATES, BatchSample, LearningPlan, RewardBatch
 from rl_online.rewards import baseline
 from rl_online.rewards.batch import Sample, SealedBatch, seal_batch
 from rl_online.rewards.composite import parse_reward_spec
+from rl_online.rewards.heldout import choose_heldout
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services.plans import effective_config, folder_of, freeze
 from rl_online.serving.client import EngineClient
@@ -131,8 +132,10 @@ def prepare(pool: Pool, project_id: UUID, *, root: Path | None = None, least: in
         raise TooFewSamples(f"{num_turns} of {needed} ready, {needed - num_turns} more needed")
     slices = [collecting.slice_of(one.turn, payload) for one, payload, *_ in usable]
     expected, state = _baselines(pool, [one for one, *_ in usable], slices)
+    fresh = [one.turn.turn_id for one, *_ in usable if not one.is_correction]
+    aside = choose_heldout(fresh, at_most=pool.config.heldout_samples)
     samples = [
-        _sample(one, payload, prompt, completion, project_id=project_id, name=name, expected=value)
+        _sample(one, payload, prompt, completion, project_id=project_id, name=name, expected=value, aside=aside)
         for (one, payload, prompt, completion), name, value in zip(usable, slices, expected, strict=True)
     ]
     sealed = seal_batch(samples, root or settings.HOME.batches)
@@ -190,6 +193,7 @@ def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> Updat
                         reward=sample.reward,
                         baseline=sample.baseline,
                         is_correction=one.is_correction,
+                        is_heldout=sample.is_heldout,
                     )
                     for one, sample in zip(prepared.candidates, prepared.samples, strict=True)
                 ],
@@ -331,6 +335,7 @@ def _sample(
     project_id: UUID,
     name: str,
     expected: float,
+    aside: Collection[str],
 ) -> Sample:
     turn = one.turn
     is_rl = one.kind == RL
@@ -357,6 +362,7 @@ def _sample(
             "source": turn.source,
             "sampling": turn.sampling or {},
             **({"is_correction": True} if one.is_correction else {}),
+            **({"is_heldout": True} if turn.turn_id in aside and not one.is_correction else {}),
         },
     )
 

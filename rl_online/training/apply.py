@@ -21,7 +21,6 @@ from rl_online.training.samples import Selection, Stream, TrainingSample, select
 from rl_online.training.scoring import Scorer
 from rl_online.training.trainer import Trainer
 
-HELDOUT_AT_MOST = 1 / 20  # of the samples: a small batch is learnt from whole
 MAX_FAILED_STEPS = 3  # in a row without a finite gradient: the update is diverging, more steps will not help
 
 
@@ -77,9 +76,9 @@ def apply_update(
     UpdateCancelled when asked to stop.
     """
     selection = select_samples(batch, config, lineage)
-    if not selection.samples:
+    trained, set_aside = split_heldout(selection.samples)
+    if not trained:
         raise UpdateFailed(f"no sample of the batch can be trained on: {selection.dropped}")
-    trained, set_aside = split_heldout(selection.samples, config, seed)
     samples, partners = with_references(trained, config, base or trainer.logprobs)
     heldout, _ = with_references(set_aside, config, base or trainer.logprobs)
     plan = plan_steps(len(samples), config, seed)
@@ -110,14 +109,9 @@ def apply_update(
     return Applied(metrics=summarise(history, Selection(samples=trained, dropped=selection.dropped), len(heldout)))
 
 
-def split_heldout(
-    samples: Sequence[TrainingSample], config: UpdateConfig, seed: int
-) -> tuple[list[TrainingSample], list[TrainingSample]]:
-    """(to train on, to measure only), both in their order. Fewer than twenty samples are all trained on."""
-    num = min(config.heldout_samples, int(len(samples) * HELDOUT_AT_MOST))
-    aside = set(random.Random(seed).sample(range(len(samples)), num))
-    trained = [sample for index, sample in enumerate(samples) if index not in aside]
-    return trained, [samples[index] for index in sorted(aside)]
+def split_heldout(samples: Sequence[TrainingSample]) -> tuple[list[TrainingSample], list[TrainingSample]]:
+    """(to train on, to measure only), both in their order, as the batch marks them."""
+    return [one for one in samples if not one.is_heldout], [one for one in samples if one.is_heldout]
 
 
 def measure_heldout(

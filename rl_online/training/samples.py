@@ -40,6 +40,7 @@ class TrainingSample:
     temperature: float = 1.0  # of the sampling distribution; logits are divided by it
     base: list[float] | None = None  # rl with a KL to the base: the base's log-probabilities
     reference: float = 0.0  # kto: the reference's summed log-probability of the trained tokens
+    is_heldout: bool = False  # measured after each step, never trained on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,4 +128,5 @@ def _to_training_sample(sample: Sample, positions: list[int], stream: Stream) ->
         advantage=0.0 if stream is Stream.CE else sample.reward - sample.baseline,
         behaviour=[recorded[place] for place in positions] if is_ratio and recorded is not None else None,
         temperature=1.0 if temperature is None or not is_ratio else float(temperature),
+        is_heldout=sample.is_heldout,
     )

@@ -9,7 +9,7 @@ from feedback.services.review_queue import raise_flag
 from registry.models import Deployment
 from registry.tenancy import tenant
 from rl_online import collecting
-from rl_online.models import BatchSample
+from rl_online.models import BatchSample, LearningPlan
 from rl_online.rewards.batch import read_batch
 from rl_online.rewards.composite import DEFAULT_BODY, parse_reward_spec
 from rl_online.services import promotion, sealing
@@ -164,6 +164,21 @@ class TestCorrections:
         # accept was worth .75, a reject is worth -.25
         assert rewards(corrections()) == {"changed": -1.0}
         assert corrections().candidates[0].is_correction
+
+    def test_none_is_made_of_a_turn_that_was_only_measured(
+        self, project, policy, judged, promoted, say_signal, corrections
+    ):
+        with tenant(project.id):
+            LearningPlan.objects.filter(policy=policy).update(max_turns=50)
+        for _ in range(20):
+            judged("accept")
+        promoted()
+        with tenant(project.id):
+            aside = BatchSample.objects.get(is_heldout=True).turn_ref
+            taught = BatchSample.objects.filter(is_heldout=False).first().turn_ref
+        say_signal(aside, "undo"), say_signal(taught, "undo")
+        assert rewards(corrections()) == {taught: -1.0}
+        assert corrections().dropped == {"correction of what was only measured": 1}
 
     def test_a_label_that_says_the_same_is_no_correction(self, judged, promoted, say_signal, corrections):
         judged("accept", id="same"), judged("reject")

@@ -130,7 +130,7 @@ def _signal(at: str) -> Build:
 
 def _learned(at: str) -> Build:
     def build(term: Term) -> Q:
-        learned = Q(Exists(BatchSample.objects.filter(turn_ref=OuterRef(f"{at}turn_id"))))
+        learned = Q(Exists(BatchSample.objects.filter(turn_ref=OuterRef(f"{at}turn_id"), is_heldout=False)))
         return ~learned if term.values == ("no",) else learned
 
     return build

@@ -9,7 +9,7 @@ from jobs.models import Job
 from registry.errors import Conflict
 from registry.models import Deployment
 from registry.tenancy import tenant
-from rl_online.models import BatchSample, RewardBatch, UpdateRun
+from rl_online.models import BatchSample, LearningPlan, RewardBatch, UpdateRun
 from rl_online.rewards.batch import read_batch
 from rl_online.services import plans, promotion, sealing
 
@@ -137,6 +137,35 @@ def test_a_correction_has_no_baseline_and_moves_no_running_mean(judged, promoted
     assert (correction.reward, correction.baseline, correction.row["is_correction"]) == (-1.0, 0.0, True)
     # .7 x (.75 - .25) + 1.5 over .7 x 2 + 2
     assert run.batch.baselines[""] == pytest.approx({"total": 1.85, "count": 3.4})
+
+
+def test_rows_and_batch_agree_on_what_is_only_measured_and_no_correction_is(
+    project, policy, judged, promoted, sealed, say_signal
+):
+    judged("accept", id="changed"), judged("reject")
+    promoted()
+    say_signal("changed", "undo")
+    with tenant(project.id):
+        LearningPlan.objects.filter(policy=policy).update(max_turns=50)
+    for _ in range(40):
+        judged("accept", version=2)
+    run = sealed()
+    marked = {one.row["turn"] for one in read_batch(settings.HOME.batches / run.batch.digest).samples if one.is_heldout}
+    with tenant(project.id):
+        rows = BatchSample.objects.filter(batch=run.batch, is_heldout=True)
+        assert {row.turn_ref for row in rows} == marked
+        assert BatchSample.objects.get(batch=run.batch, is_correction=True).is_heldout is False
+    assert len(marked) == 2
+
+
+def test_nothing_is_set_aside_when_the_plan_says_so(project, policy, judged, sealed):
+    with tenant(project.id):
+        LearningPlan.objects.filter(policy=policy).update(max_turns=50, update_config={"heldout_samples": 0})
+    for _ in range(20):
+        judged("accept")
+    run = sealed()
+    with tenant(project.id):
+        assert not BatchSample.objects.filter(batch=run.batch, is_heldout=True).exists()
 
 
 def test_the_reward_spec_is_frozen_by_its_first_batch(project, judged, sealed):

@@ -69,16 +69,8 @@ def test_a_lone_kto_sample_has_no_pair():
     assert partners == [None]
 
 
-def test_some_samples_of_a_large_batch_are_set_aside_and_the_seed_decides_which():
-    samples = [kto([n, 2], [3]) for n in range(400)]
-    trained, heldout = split_heldout(samples, UpdateConfig(), seed=1)
-    assert (len(trained), len(heldout)) == (384, 16)
-    assert sorted(one.token_ids[0] for one in trained + heldout) == list(range(400))
-    assert split_heldout(samples, UpdateConfig(), seed=1) == (trained, heldout)
-    assert split_heldout(samples, UpdateConfig(), seed=2)[1] != heldout
-
-
-def test_a_small_batch_is_learnt_from_whole():
-    samples = [kto([n, 2], [3]) for n in range(40)]
-    assert [len(split_heldout(samples[:n], UpdateConfig(), seed=1)[1]) for n in (1, 19, 20, 40)] == [0, 0, 1, 2]
-    assert split_heldout(samples, UpdateConfig(heldout_samples=0), seed=1) == (samples, [])
+def test_what_the_batch_marks_is_set_aside_and_the_rest_trained_on_in_order():
+    samples = [replace(kto([n, 2], [3]), is_heldout=n in (1, 3)) for n in range(5)]
+    trained, heldout = split_heldout(samples)
+    assert [one.token_ids[0] for one in trained] == [0, 2, 4]
+    assert [one.token_ids[0] for one in heldout] == [1, 3]

@@ -113,7 +113,8 @@ def test_a_finished_update_is_found_not_trained_again(tmp_path):
     request = make_request(tmp_path)
     first = run(request)
     reached = []
-    assert run(request, crash=reached.append) == first
+    again = run(request, crash=reached.append)
+    assert again == replace(first, train_s=0.0, publish_s=again.publish_s)
     assert "update.before_train" not in reached
 
 
@@ -265,6 +266,21 @@ def test_metrics_count_what_was_dropped_and_why(tmp_path):
     samples.append(replace(samples[1], versions=[9] * len(samples[1].token_ids)))
     metrics = run(make_request(tmp_path, samples)).metrics
     assert (metrics["num_samples_rl"], metrics["dropped_nothing_trained"], metrics["dropped_off_lineage"]) == (22, 1, 1)
+
+
+def test_a_sample_that_is_only_measured_moves_no_weight(tmp_path):
+    taught, aside = make_samples(12), make_samples(2, seed=9)
+    marked = [replace(sample, row={**sample.row, "is_heldout": True}) for sample in aside]
+    alone = run(make_request(tmp_path / "alone", taught))
+    measured = run(make_request(tmp_path / "measured", [*taught, *marked]))
+    assert measured.tree_digest == alone.tree_digest
+    assert (measured.metrics["num_heldout"], alone.metrics["num_heldout"]) == (2, 0)
+
+
+def test_a_batch_whose_samples_are_all_only_measured_fails(tmp_path):
+    marked = [replace(sample, row={**sample.row, "is_heldout": True}) for sample in make_samples(4)]
+    with pytest.raises(UpdateFailed, match="no sample of the batch"):
+        run(make_request(tmp_path, marked))
 
 
 def test_the_metrics_of_a_finished_update_are_plain_json(tmp_path):
