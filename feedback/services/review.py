@@ -208,12 +208,17 @@ def _settle_when_complete(flag: Flag, turn: Turn, needed: int, *, actor: str) ->
 
 
 def _settle_anew(flag: Flag, needed: int) -> int:
-    """After an answer went: by those that are left, late ones included, or open again; how many are missing."""
-    answers = list(_standing(flag).order_by("at", "id"))[:needed]
+    """After an answer went: by those that are left, or open again; how many are missing.
+
+    What counted goes on counting, however few are asked for by now; late answers fill up, the earliest first.
+    """
+    standing = list(_standing(flag).order_by("at", "id"))
     if flag.state == FlagState.OPEN:
-        return max(0, needed - len(answers))
+        return max(0, needed - len(standing))
+    counted = [one for one in standing if not one.is_late]
+    answers = counted + [one for one in standing if one.is_late][: max(0, needed - len(counted))]
+    ReviewResponse.objects.filter(pk__in=[one.pk for one in answers]).update(is_late=False)
     if len(answers) >= needed:
-        ReviewResponse.objects.filter(pk__in=[one.pk for one in answers]).update(is_late=False)
         _write_settled(flag, answers, at=flag.resolved_at or timezone.now())
         return 0
     flag.state, flag.resolution, flag.resolved_at = FlagState.OPEN, None, None

@@ -47,10 +47,14 @@ def flag(project) -> Flag:
         return Flag.objects.get()
 
 
+def ask_for(project, responses: int) -> None:
+    with tenant(project.id):
+        change_project_settings(project, actor="test", review_responses=responses)
+
+
 @pytest.fixture
 def two_needed(project) -> None:
-    with tenant(project.id):
-        change_project_settings(project, actor="test", review_responses=2)
+    ask_for(project, 2)
 
 
 @pytest.fixture
@@ -238,6 +242,25 @@ class TestUndo:
         answer("ann", EXCLUDE), answer("bob", FINE)
         take_back("bob")
         assert state(project, flag) == ("resolved", "excluded")
+
+    def test_what_counted_goes_on_counting_when_fewer_answers_are_asked_for_by_now(
+        self, flag, project, answer, take_back
+    ):
+        ask_for(project, 3)
+        answer("ann", FINE), answer("bob", EXCLUDE), answer("carl", EXCLUDE), answer("dan", FINE)
+        ask_for(project, 1)
+        take_back("carl")
+        # of ann's and bob's words the one that teaches less decides; dan came late and is not needed
+        assert state(project, flag) == ("resolved", "excluded") and training(project) == (True, None)
+        with tenant(project.id):
+            assert ReviewResponse.objects.get(reviewer="dan").is_late
+
+    def test_a_late_answer_counts_once_the_flag_is_open_again(self, flag, project, answer, take_back):
+        answer("ann", EXCLUDE), answer("bob", FINE)
+        ask_for(project, 2)
+        assert take_back("ann").num_missing == 1
+        assert answer("carl", FINE).num_missing == 0
+        assert state(project, flag) == ("resolved", "fine")
 
     def test_nobody_takes_back_what_another_said(self, flag, answer, take_back):
         answer("ann")
