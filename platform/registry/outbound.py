@@ -16,6 +16,10 @@ from django.conf import settings
 from registry.errors import InvalidInput
 
 DEFAULT_TIMEOUT_S = 60.0
+# IPv6 forms that a gateway on the way may turn into the IPv4 address inside: NAT64, 6to4, Teredo, IPv4-compatible.
+CARRIERS = tuple(
+    ipaddress.IPv6Network(block) for block in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
+)
 
 
 class Refused(InvalidInput):
@@ -24,14 +28,25 @@ class Refused(InvalidInput):
 
 def check_url(url: str, *, field: str = "url") -> str:
     """The URL itself when it may be called. Raises Refused naming `field`."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = _port(url)
+        httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
+        raise Refused("this is no address", field=field) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Refused("give an http or https address", field=field)
     if parts.username or parts.password:
         raise Refused("put no user name or password into the address", field=field)
-    if not is_allowed(parts.hostname, _port(url)):
-        addresses_of(parts.hostname, _port(url), field=field)
+    if not is_allowed(parts.hostname, port):
+        addresses_of(parts.hostname, port, field=field)
     return url
+
+
+def site_of(url: str) -> str:
+    """Scheme, host and port of an address that was checked."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def is_allowed(host: str, port: int) -> bool:
@@ -48,15 +63,22 @@ def addresses_of(host: str, port: int, *, field: str = "url") -> list[str]:
     """Addresses of a public host. Raises Refused when it does not resolve or any address is not public."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):
         raise Refused("this host name does not resolve", field=field) from None
     addresses = [str(entry[4][0]) for entry in found]
     for text in addresses:
-        address = ipaddress.ip_address(text.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        if not (mapped or address).is_global or (mapped or address).is_multicast:
+        if not _is_public(text.partition("%")[0]):
             raise Refused("this address is not public; name it in STROP_OUTBOUND_ALLOW if it is yours", field=field)
     return addresses
+
+
+def _is_public(text: str) -> bool:
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address):
+        if any(address in block for block in CARRIERS):
+            return False
+        address = address.ipv4_mapped or address
+    return address.is_global and not address.is_multicast
 
 
 def _port(url: str) -> int:

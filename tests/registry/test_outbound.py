@@ -34,6 +34,48 @@ def test_private_and_odd_addresses_are_refused_with_the_field(url):
     assert refusal.value.field == "judge_url"
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "64:ff9b::a00:1",  # NAT64 of 10.0.0.1
+        "64:ff9b::a9fe:a9fe",  # NAT64 of 169.254.169.254
+        "64:ff9b:1::a00:1",  # NAT64 with a local prefix
+        "2002:a00:1::1",  # 6to4 of 10.0.0.1
+        "2002:7f00:1::",
+        "2001:0:4136:e378:8000:63bf:f5ff:fffe",  # Teredo, its client being 10.0.0.1
+        "::10.0.0.1",  # IPv4-compatible
+        "::ffff:10.0.0.1",
+    ],
+)
+def test_an_ipv6_address_that_carries_an_ipv4_one_is_refused(host):
+    with pytest.raises(outbound.Refused, match="not public"):
+        outbound.addresses_of(host, 443)
+
+
+def test_public_ipv6_addresses_pass():
+    for host in ("2606:2800:21f:cb07:6820:80da:af6b:8b2c", "2001:4860:4860::8888", "::ffff:93.184.216.34"):
+        assert outbound.addresses_of(host, 443)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[x",
+        "http://[x]/",
+        "http://example.com:99999",
+        "http://example.com:x/",
+        "http://a..b",
+        "http://a\0b/",
+        "http://" + "a" * 70 + ".example/",
+        "http://\u2100.example/",
+    ],
+)
+def test_what_is_no_address_at_all_is_refused_with_the_field(url):
+    with pytest.raises(outbound.Refused) as refusal:
+        outbound.check_url(url, field="target")
+    assert refusal.value.field == "target"
+
+
 def test_a_public_address_passes():
     assert outbound.check_url("https://93.184.216.34/v1") == "https://93.184.216.34/v1"
 
