@@ -2,7 +2,8 @@
 
 Who never lost, or never won, has no finite strength: the ranking is then undefined, and says why. A ridge always gives
 an answer, pulled towards the middle. Errors are the sandwich's, clustered by whatever ties results together (a prompt,
-a user), because with half wins the inverse Hessian alone is wrong.
+a user), because with half wins the inverse Hessian alone is wrong. Where the clusters cancel out (all ties, or every
+prompt split evenly) the sandwich is 0, which says nothing about the error: it is then not known.
 
 Not here: the rate of one side against another (wins).
 """
@@ -22,6 +23,7 @@ ELO_PER_LOGIT = 400 / math.log(10)
 RIDGE = 0.5  # adds .25 * sum of strengths squared to the loss
 MAX_STEPS = 100
 CLOSE_ENOUGH = 1e-12
+LEAST_ERROR = 1e-6  # in log odds; what rounding leaves of a sandwich of 0 is smaller, an error of data is not
 
 Matrix = NDArray[np.float64]
 
@@ -61,8 +63,11 @@ class Ranking:
     interval: str = "sandwich"
 
 
-def rank(games: Sequence[Game], *, ridge: float = 0.0, confidence: float = 0.95) -> Ranking:
-    """Fit all strengths at once. Without a ridge, sides that are not joined by wins both ways leave it undefined."""
+def rank(games: Sequence[Game], *, ridge: float = 0.0, confidence: float = 0.95, small_sample: bool = True) -> Ranking:
+    """Fit all strengths at once. Without a ridge, sides that are not joined by wins both ways leave it undefined.
+
+    `small_sample` multiplies errors by sqrt(G/(G-1)) for G clusters; published strengths leave it out.
+    """
     names = sorted({name for game in games for name in (game.left, game.right)})
     clusters = {game.cluster if game.cluster is not None else ("alone", index) for index, game in enumerate(games)}
     why = "no decided comparison yet" if not games else _separation(games, names) if ridge == 0 else ""
@@ -70,9 +75,16 @@ def rank(games: Sequence[Game], *, ridge: float = 0.0, confidence: float = 0.95)
         return Ranking(rows=(), undefined=why, ridge=ridge, num_games=len(games), num_clusters=len(clusters))
     strengths, errors = _fit(games, names, ridge)
     z = float(ndtri(0.5 + confidence / 2))
+    factor = math.sqrt(len(clusters) / (len(clusters) - 1)) if small_sample and len(clusters) > 1 else 1.0
     counts = {name: sum(name in (game.left, game.right) for game in games) for name in names}
     rows = [
-        _row(name, strength, error if len(clusters) > 1 else None, z=z, num_games=counts[name])
+        _row(
+            name,
+            strength,
+            factor * error if len(clusters) > 1 and error > LEAST_ERROR else None,
+            z=z,
+            num_games=counts[name],
+        )
         for name, strength, error in zip(names, strengths.tolist(), errors.tolist(), strict=True)
     ]
     rows.sort(key=lambda row: (-row.strength, row.name))

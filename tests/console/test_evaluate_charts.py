@@ -27,6 +27,11 @@ def test_a_row_is_coloured_only_when_its_whole_interval_lies_on_one_side():
     assert colours == [GOOD_COLOUR, OTHER_COLOUR, BAD_COLOUR, OTHER_COLOUR]
 
 
+def test_a_row_without_an_interval_has_no_bar_and_says_too_few():
+    (trace,) = points(forest([row(low=None, high=None)], title=""))
+    assert not trace.get("error_x") and "no interval: too few" in trace["hovertemplate"]
+
+
 def test_a_row_without_common_cases_says_so_and_draws_no_point():
     figure = forest([row(), row("half: seen", value=None, n=0)], title="")
     assert len(points(figure)) == 1

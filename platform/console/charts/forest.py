@@ -44,19 +44,11 @@ def forest(
                 font={"size": 11},
             )  # fmt: skip
             continue
-        low, high = (row.value if bound is None else bound for bound in (row.low, row.high))
         figure.add_scatter(
             name=row.name,
             x=[scale * row.value],
             y=[place],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [scale * (high - row.value)],
-                "arrayminus": [scale * (row.value - low)],
-                "thickness": 3 if row.is_head else 1.5,
-                "width": 5,
-            },
+            error_x=_bar(row, row.value, scale=scale),
             mode="markers",
             marker={"color": _colour(row, line_at), "size": 11 if row.is_head else 8},
             customdata=[row.url],
@@ -76,6 +68,20 @@ def forest(
     )
     figure.update_layout(hovermode="closest", height=height(len(rows)))
     return to_json(figure, is_linked=any(row.url for row in rows))
+
+
+def _bar(row: ForestRow, value: float, *, scale: float) -> dict[str, Any] | None:
+    """None without an interval: a bar without width would say certainty."""
+    if row.low is None or row.high is None:
+        return None
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [scale * (row.high - value)],
+        "arrayminus": [scale * (value - row.low)],
+        "thickness": 3 if row.is_head else 1.5,
+        "width": 5,
+    }
 
 
 def height(num_rows: int) -> int:

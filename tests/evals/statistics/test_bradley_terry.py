@@ -96,7 +96,7 @@ def test_strengths_and_errors_equal_statsmodels_logit(clusters):
     )
     centre = np.eye(3)[:, :2] - np.ones((3, 2)) / 3  # C is 0 there; here the mean is
     errors = np.sqrt(np.diag(centre @ fitted.cov_params() @ centre.T))
-    rows = by_name(rank(played))
+    rows = by_name(rank(played, small_sample=False))
     assert [rows[name].strength for name in "ABC"] == pytest.approx(list(centre @ fitted.params), abs=1e-6)
     assert [rows[name].se for name in "ABC"] == pytest.approx(list(errors), abs=1e-6)
 
@@ -104,6 +104,29 @@ def test_strengths_and_errors_equal_statsmodels_logit(clusters):
 def test_one_cluster_says_nothing_about_the_error():
     ranking = rank([Game(left="A", right="B", result=result, cluster="x") for result in (1, 1, 0)])
     assert (ranking.rows[0].se, ranking.rows[0].elo_low, ranking.num_clusters) == (None, None, 1)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [(0.5, "p"), (0.5, "q"), (0.5, "r")],  # all ties
+        [(1, "p"), (0, "p"), (1, "q"), (0, "q")],  # every prompt split evenly
+        [(1, "p"), (1, "p"), (0, "p"), (1, "q"), (1, "q"), (0, "q")],  # the same, away from the middle
+    ],
+)
+def test_clusters_that_cancel_out_are_too_few_to_say_and_no_interval_without_width(results):
+    ranking = rank([Game(left="A", right="B", result=result, cluster=cluster) for result, cluster in results])
+    assert [(row.se, row.elo_low, row.elo_high) for row in ranking.rows] == [(None, None, None)] * 2
+
+
+def test_errors_are_widened_for_the_few_clusters_they_come_from():
+    # two prompts: A wins 2 of 3 on p and 1 of 3 on q, so each is half a win from the middle and the errors grow by 2/1
+    told = [(1, "p"), (1, "p"), (0, "p"), (1, "q"), (0, "q"), (0, "q")]
+    played = [Game(left="A", right="B", result=result, cluster=cluster) for result, cluster in told]
+    wide, narrow = (by_name(rank(played, small_sample=one))["A"] for one in (True, False))
+    # log odds of A over B: sandwich sqrt(2 * .5^2) / (6 / 4), and half of it for A around the middle
+    assert narrow.se == pytest.approx(math.sqrt(0.5) / 1.5 / 2)
+    assert wide.se == pytest.approx(narrow.se * math.sqrt(2))
 
 
 @pytest.mark.parametrize(("by", "column"), [(None, "se_sand"), ("prompt", "se_prompt"), ("worker", "se_worker")])
@@ -117,7 +140,7 @@ def test_nine_thousand_human_votes_give_the_reference_strengths_and_errors(sampl
         ]
     with (folder / "expected_bt.csv").open() as reference:
         expected = {row[""]: row for row in csv.DictReader(reference)}
-    rows = rank(played).rows
+    rows = rank(played, small_sample=False).rows
     assert len(rows) == len(expected) == 59
     assert max(abs(row.strength - float(expected[row.name]["bt"])) for row in rows) < 1e-6
     assert max(abs(row.se - float(expected[row.name][column])) for row in rows) < 1e-6
