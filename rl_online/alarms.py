@@ -59,7 +59,7 @@ class Finding:
     subject: str = ""  # a policy's name; empty for the project
     verdict: Verdict
     summary: str = ""  # one sentence with its numbers; of a raised one only
-    about: str = ""  # which occurrence it is: one that a person closed is not opened again for the same
+    about: str = ""  # which occurrence it is: one that a person closed is not opened again for the same; see `is_state`
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
@@ -244,6 +244,11 @@ def paused(policy: str, *, is_paused: bool, since: datetime | None = None) -> Fi
 def is_over(finding: Finding, *, raised_at: datetime, now: datetime) -> bool:
     """Whether a standing alarm, found raised last at `raised_at`, closes."""
     return finding.verdict is Verdict.CALM and now - raised_at >= finding.rule.calm_after
+
+
+def is_state(rule: Rule, *, about: str) -> bool:
+    """Whether the alarm is of a state that comes and goes, so that being calm ends the occurrence a person closed."""
+    return rule is Rule.ENGINE_AWAY or not about
 
 
 def is_news(finding: Finding, *, closed_about: str | None) -> bool:

@@ -320,6 +320,7 @@ class Alarm(TenantModel):
     acknowledged_by = models.CharField(max_length=200, default="", blank=True)
     closed_at = models.DateTimeField(null=True)
     closed_by = models.CharField(max_length=200, default="", blank=True)  # empty: its cause was gone
+    calm_at = models.DateTimeField(null=True)  # closed by a person, and its rule has been calm since: it may come back
     note = models.TextField(default="", blank=True)
 
     class Meta:

@@ -16,7 +16,7 @@ from registry.models import NoticeKind, Project
 from registry.notifications import emit
 from registry.services import LOOP, all_projects, audit
 from registry.tenancy import tenant
-from rl_online.alarms import Finding, Rule, Verdict, is_news, is_over
+from rl_online.alarms import Finding, Rule, Verdict, is_news, is_over, is_state
 from rl_online.models import Alarm, AlarmState
 from rl_online.services.observing import findings
 
@@ -48,8 +48,11 @@ def settle(project_id: UUID, found: Sequence[Finding], *, now: datetime) -> list
     for finding in found:
         alarm = standing.pop((finding.rule, finding.subject), None)
         if alarm is None:
-            if is_news(finding, closed_about=_closed_about(finding)):
+            closed = _closed_by_a_person(finding)
+            if is_news(finding, closed_about=None if closed is None else closed.about):
                 opened.append(_open(project_id, finding, now))
+            elif closed is not None:
+                _follow(closed, finding, now)
         elif finding.verdict is Verdict.RAISED:
             _renew(alarm, finding, now)
         elif is_over(finding, raised_at=alarm.raised_at, now=now):
@@ -94,11 +97,22 @@ def _locked(alarm_id: int) -> Alarm:
     return alarm
 
 
-def _closed_about(finding: Finding) -> str | None:
-    """The occurrence that a person closed last; None when none did."""
+def _closed_by_a_person(finding: Finding) -> Alarm | None:
+    """The last one; None when nobody closed any, or its occurrence has ended since."""
     closed = Alarm.objects.filter(rule=finding.rule, subject=finding.subject, state=AlarmState.CLOSED)
     last = closed.exclude(closed_by="").order_by("-closed_at").first()
-    return None if last is None else last.about
+    return None if last is None or last.calm_at else last
+
+
+def _follow(closed: Alarm, finding: Finding, now: datetime) -> None:
+    """Watch what a person closed for the end of its occurrence, by the same patience that closes a standing one."""
+    if finding.verdict is Verdict.RAISED:
+        closed.raised_at = now
+    elif is_state(Rule(closed.rule), about=closed.about) and is_over(finding, raised_at=closed.raised_at, now=now):
+        closed.calm_at = now
+    else:
+        return
+    closed.save(update_fields=["raised_at", "calm_at"])
 
 
 def _open(project_id: UUID, finding: Finding, now: datetime) -> Alarm:

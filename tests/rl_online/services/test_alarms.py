@@ -78,6 +78,37 @@ def test_what_a_person_closed_comes_back_only_for_another_occurrence(inside, now
     assert len(alarms.settle(inside.id, [raised(about="editor@5")], now=now)) == 1
 
 
+def test_what_a_person_closed_comes_back_once_its_rule_was_calm_for_a_while(inside, now):
+    def found(verdict: Verdict, minutes: int) -> list[Alarm]:
+        finding = Finding(rule=Rule.LABEL_LAG, verdict=verdict, summary="late")
+        return alarms.settle(inside.id, [finding], now=now + timedelta(minutes=minutes))
+
+    (alarm,) = found(Verdict.RAISED, 0)
+    alarms.close(alarm.pk, actor="mia", note="a long import")
+    assert found(Verdict.RAISED, 1) == []
+    assert found(Verdict.CALM, 3) == [] and found(Verdict.RAISED, 4) == []  # a flicker of the same
+    assert found(Verdict.UNKNOWN, 10) == [] and found(Verdict.RAISED, 11) == []
+    assert found(Verdict.CALM, 16) == []
+    assert len(found(Verdict.RAISED, 17)) == 1
+
+
+def test_an_engine_that_went_away_again_calls_again_for_the_same_checkpoint(inside, now):
+    away = Finding(rule=Rule.ENGINE_AWAY, subject="editor", verdict=Verdict.RAISED, summary="away", about="editor@3")
+    back = Finding(rule=Rule.ENGINE_AWAY, subject="editor", verdict=Verdict.CALM)
+    (alarm,) = alarms.settle(inside.id, [away], now=now)
+    alarms.close(alarm.pk, actor="mia", note="restarting it")
+    assert alarms.settle(inside.id, [away], now=now) == []
+    alarms.settle(inside.id, [back], now=now + timedelta(minutes=2))
+    assert len(alarms.settle(inside.id, [away], now=now + timedelta(minutes=9))) == 1
+
+
+def test_calm_in_between_does_not_bring_back_one_occurrence_that_a_person_closed(inside, now):
+    (alarm,) = alarms.settle(inside.id, [raised(about="editor@4")], now=now)
+    alarms.close(alarm.pk, actor="mia", note="known")
+    alarms.settle(inside.id, [calm()], now=now + timedelta(hours=1))
+    assert alarms.settle(inside.id, [raised(about="editor@4")], now=now + timedelta(hours=2)) == []
+
+
 def test_acknowledging_and_closing_are_audited_with_their_words(inside, now):
     (alarm,) = alarms.settle(inside.id, [raised()], now=now)
     alarms.acknowledge(alarm.pk, actor="mia", note="looking")
