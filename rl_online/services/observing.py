@@ -6,12 +6,12 @@ Every read is bounded: by the project, and by time or by an index that holds onl
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Sum
+from django.db.models import Max, Sum
 
 from feedback.hourly import Origin, Share, Span, shares
 from feedback.models import SignalRollup, Turn, TurnRollup, UserSignal
 from feedback.services.door import label_wait_s
-from jobs.models import Job, JobState
+from jobs.models import Job, JobState, ProcessBeat
 from registry.models import AuditEvent, Checkpoint, Deployment, Policy
 from rl_online import alarms
 from rl_online.alarms import Finding, Window
@@ -112,9 +112,14 @@ def _engine_away(deployment: Deployment, now: datetime) -> Finding:
         deployment.policy.name,
         serving=str(deployment.checkpoint),
         num_engines=holding.count(),
-        since=deployment.changed_at,
+        since=max(deployment.changed_at, _up_since() or deployment.changed_at),
         now=now,
     )
+
+
+def _up_since() -> datetime | None:
+    """When this Strop was started last: until then nobody expected an engine to say anything."""
+    return ProcessBeat.objects.filter(kind="beat").aggregate(last=Max("started_at"))["last"]
 
 
 def _gate_held(policy: Policy) -> Finding:
