@@ -101,7 +101,7 @@ class Counts:
     rejected: int = 0
     silent: int = 0
     unknown: int = 0
-    with_usage: int = 0  # turns whose tokens are known
+    with_usage: int = 0  # turns whose input and output tokens are known
     input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0

@@ -417,7 +417,7 @@ class TurnRollup(CheckpointColumns):
     rejected = models.PositiveIntegerField()
     silent = models.PositiveIntegerField()
     unknown = models.PositiveIntegerField()
-    with_usage = models.PositiveIntegerField()  # turns whose tokens are known; the sums are over these
+    with_usage = models.PositiveIntegerField()  # turns whose input and output are known; the sums are over these
     input_tokens = models.PositiveBigIntegerField()
     cache_read_tokens = models.PositiveBigIntegerField()
     cache_write_tokens = models.PositiveBigIntegerField()

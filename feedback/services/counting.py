@@ -7,6 +7,8 @@ _SIGNAL_HOUR = HOUR_OF.format(at="s.at")
 _HOUR = HOUR_OF.format(at="t.at")
 _TURNS = "FROM feedback_turn t WHERE t.project_id = %(project)s AND t.at >= %(start)s AND t.at < %(end)s"
 _IS_SETTLED = "t.is_shown AND t.settled_at IS NOT NULL"
+# Input without output, or the other way round, prices nothing: such a turn counts as one that told no tokens.
+_TOLD = "t.input_tokens IS NOT NULL AND t.output_tokens IS NOT NULL"
 _BEGAN = f"(extract(epoch FROM t.at - {_HOUR}) * 1000000)::bigint"  # microseconds into its hour
 _MICROSECONDS = "round(least(greatest(t.latency_ms, 0), 1e9) * 1000)::bigint"
 COUNTS: dict[str, tuple[str, str]] = {  # table -> (columns after project_id, the SELECT that counts them)
@@ -21,10 +23,13 @@ COUNTS: dict[str, tuple[str, str]] = {  # table -> (columns after project_id, th
           count(*) FILTER (WHERE {_IS_SETTLED} AND t.outcome = 'reject'),
           count(*) FILTER (WHERE {_IS_SETTLED} AND t.outcome = 'silence'),
           count(*) FILTER (WHERE {_IS_SETTLED} AND coalesce(t.outcome, 'unknown') = 'unknown'),
-          count(*) FILTER (WHERE t.input_tokens IS NOT NULL OR t.output_tokens IS NOT NULL),
-          coalesce(sum(t.input_tokens), 0), coalesce(sum(t.cache_read_tokens), 0),
-          coalesce(sum(t.cache_write_tokens), 0), coalesce(sum(t.output_tokens), 0),
-          coalesce(sum(t.reasoning_tokens), 0), count(t.latency_ms), coalesce(sum({_MICROSECONDS}), 0),
+          count(*) FILTER (WHERE {_TOLD}),
+          coalesce(sum(t.input_tokens) FILTER (WHERE {_TOLD}), 0),
+          coalesce(sum(t.cache_read_tokens) FILTER (WHERE {_TOLD}), 0),
+          coalesce(sum(t.cache_write_tokens) FILTER (WHERE {_TOLD}), 0),
+          coalesce(sum(t.output_tokens) FILTER (WHERE {_TOLD}), 0),
+          coalesce(sum(t.reasoning_tokens) FILTER (WHERE {_TOLD}), 0),
+          count(t.latency_ms), coalesce(sum({_MICROSECONDS}), 0),
           count(*) FILTER (WHERE t.version IS NOT NULL AND NOT t.has_logprobs),
           count(*) FILTER (WHERE t.at > t.received_at + interval '5 seconds')
         {_TURNS} GROUP BY {_HOUR}, t.policy, t.version, t.model, t.source

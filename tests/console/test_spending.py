@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from console.reads.cost_quality import rated
 from console.reads.costs import costs
 from console.reads.spending.ledger import ledger
 from console.templatetags.money import usd_exact
@@ -93,6 +94,22 @@ def test_d22_tokens_nobody_told_are_unpriced_beside_those_that_are_known(inside)
     answered(input_tokens=500_000, output_tokens=0), answered(input_tokens=None, output_tokens=None)
     total = spent().total
     assert (total.cost_usd, total.calls, total.unpriced) == (D(1), 2, 1)
+
+
+def test_tokens_told_in_part_price_nothing_and_are_counted_as_unpriced(inside):
+    evaluate.make_card("gpt-5", **PRICES)
+    answered(input_tokens=500_000, output_tokens=0)
+    answered(input_tokens=500_000, output_tokens=None), answered(input_tokens=None, output_tokens=500_000)
+    run = evaluate.make_run(evaluate.make_benchmark(size=3), "gpt-5")
+    whole, no_output, no_input = run.scores.order_by("id")
+    for score, told in ((whole, {"input": 500_000, "output": 0}), (no_output, {"input": 9}), (no_input, {"output": 9})):
+        run.scores.filter(pk=score.pk).update(usage=told)
+    book = spent()
+    turns, answers = entry(book, "gpt-5").spend, entry(book, "gpt-5", "proving").spend
+    assert (turns.cost_usd, turns.calls, turns.unpriced) == (D(1), 3, 2)
+    assert (answers.cost_usd, answers.calls, answers.unpriced) == (D(1), 3, 2)
+    (side,) = rated(run.benchmark, book)
+    assert (side.cost_usd, side.num_unpriced) == (None, 2)
 
 
 # --- CASES D.23: nothing is counted twice ---

@@ -123,7 +123,7 @@ def _model_costs(run: EvalRun, answers: list[dict[str, Any]], cards: list[PriceC
 
 def _by_card(told: dict[str, Any], card: PriceCard | None) -> Decimal | None:
     counts = {kind: told[kind] for kind in ("input", "cache_read", "cache_write", "output") if kind in told}
-    if card is None or "output" not in counts or not all(isinstance(n, int) for n in counts.values()):
+    if card is None or not {"input", "output"} <= counts.keys() or not all(isinstance(n, int) for n in counts.values()):
         return None
     try:
         return cost_of(Usage(**counts), prices_of_card(card))

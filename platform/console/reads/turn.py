@@ -189,7 +189,7 @@ def cost_of_turn(turn: Turn) -> Cost:
         return Cost(usd=None, words="unpriced: the origin is unknown")
     cards = list(PriceCard.objects.filter(model__in=(name, OWN_HARDWARE), valid_from__lte=turn.at))
     card = card_at(cards, name, turn.at)
-    if card is not None and turn.output_tokens is not None:
+    if card is not None and turn.input_tokens is not None and turn.output_tokens is not None:
         usd = cost_of(_usage(turn), rates_of(card).prices)
         if usd is not None:
             return Cost(usd=usd, words=f"its tokens by the price card of {name} from {card.valid_from:%Y-%m-%d}")

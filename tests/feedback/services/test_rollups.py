@@ -1,5 +1,6 @@
 """Hourly counts against a recount of the rows: after any sequence of writes, from many connections, after a kill."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -46,14 +47,16 @@ def counted_by_hand() -> dict[str, Counter]:
     for one in Turn.objects.all():
         key = (hour_of(one.at), *(getattr(one, name) for name in ORIGIN))
         is_settled = one.is_shown and one.settled_at is not None
+        is_told = one.input_tokens is not None and one.output_tokens is not None
         for name, number in {
             "turns": 1, "errors": one.error is not None, "shown": one.is_shown, "settled": is_settled,
             "accepted": is_settled and one.outcome == "accept", "rejected": is_settled and one.outcome == "reject",
             "silent": is_settled and one.outcome == "silence", "unknown": is_settled and one.outcome == "unknown",
-            "with_usage": one.input_tokens is not None or one.output_tokens is not None,
-            "input_tokens": one.input_tokens or 0, "cache_read_tokens": one.cache_read_tokens or 0,
-            "cache_write_tokens": one.cache_write_tokens or 0, "output_tokens": one.output_tokens or 0,
-            "reasoning_tokens": one.reasoning_tokens or 0, "with_latency": one.latency_ms is not None,
+            "with_usage": is_told, "input_tokens": is_told and one.input_tokens,
+            "cache_read_tokens": is_told and (one.cache_read_tokens or 0),
+            "cache_write_tokens": is_told and (one.cache_write_tokens or 0),
+            "output_tokens": is_told and one.output_tokens,
+            "reasoning_tokens": is_told and (one.reasoning_tokens or 0), "with_latency": one.latency_ms is not None,
             "latency_us": round((one.latency_ms or 0) * 1000),
             "without_logprobs": one.version is not None and not one.has_logprobs,
             "from_future": one.at > one.received_at + timedelta(seconds=5),
@@ -310,6 +313,18 @@ def test_more_hours_than_a_job_takes_are_left_for_the_next_one(project, monkeypa
         run(job)
     assert dirty(project) == set()
     assert_exact(project)
+
+
+def test_hours_in_which_tokens_were_told_in_part_are_counted_once_more_after_an_upgrade(project):
+    told = (Usage(input=5), Usage(output=7), Usage(input=5, output=7), None)
+    record_items(
+        project.id, [turn(f"t{place}", -place, usage=usage) for place, usage in enumerate(told)], received_at=NOW
+    )
+    with tenant(project.id):
+        rollups.count_all_dirty(project.id)
+    with connection.cursor() as cursor:
+        cursor.execute(importlib.import_module("feedback.migrations.0013_whole_usage").MARK)
+    assert dirty(project) == {6, 5}
 
 
 def test_writers_and_counters_at_once_lose_nothing(transactional_db):

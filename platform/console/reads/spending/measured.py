@@ -18,13 +18,14 @@ from registry.pricing import Spend, spend_on_tokens
 MAX_CANARY_RUNS = 5_000
 
 # Tokens of a JSON usage, and the sums over rows that carry no cost of their own but tell their tokens.
-_COUNTED = """
+_BY_CARD = "of.cost_usd IS NULL AND told.input IS NOT NULL AND told.output IS NOT NULL"
+_COUNTED = f"""
   count(*) AS calls, coalesce(sum(of.cost_usd), 0) AS cost, count(of.cost_usd) AS priced,
-  count(*) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL) AS counted,
-  coalesce(sum(told.input) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL), 0) AS input,
-  coalesce(sum(told.cache_read) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL), 0) AS cache_read,
-  coalesce(sum(told.cache_write) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL), 0) AS cache_write,
-  coalesce(sum(told.output) FILTER (WHERE of.cost_usd IS NULL AND told.output IS NOT NULL), 0) AS output
+  count(*) FILTER (WHERE {_BY_CARD}) AS counted,
+  coalesce(sum(told.input) FILTER (WHERE {_BY_CARD}), 0) AS input,
+  coalesce(sum(told.cache_read) FILTER (WHERE {_BY_CARD}), 0) AS cache_read,
+  coalesce(sum(told.cache_write) FILTER (WHERE {_BY_CARD}), 0) AS cache_write,
+  coalesce(sum(told.output) FILTER (WHERE {_BY_CARD}), 0) AS output
 """
 _TOLD = """
 CROSS JOIN LATERAL (
