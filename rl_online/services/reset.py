@@ -15,7 +15,7 @@ from registry.errors import Conflict
 from registry.models import Checkpoint, CheckpointState, Deployment, Policy, Project
 from registry.services import audit
 from registry.tenancy import TenantModel
-from rl_online.models import OPEN_STATES, UpdateRun
+from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun
 from rl_online.services.holdings import first_checkpoint
 
 STAYS = frozenset(
@@ -32,9 +32,12 @@ PAYLOADS = "feedback_turnpayload"  # partitioned, and known to Django only by na
 
 def reset_project(project: Project, *, actor: str) -> dict[str, int]:
     """Delete it in one transaction; table -> rows. Files go with the next collection. Raises Conflict mid-update."""
+    # Plans, then deployments, as `sealing.lock_for_update`: no update starts between the look and the end.
+    list(LearningPlan.objects.select_for_update().order_by("pk"))
+    deployments = list(Deployment.objects.select_for_update().order_by("pk"))
     if UpdateRun.objects.filter(state__in=OPEN_STATES).exists():
         raise Conflict("an update is under way; cancel it, or wait until it is over")
-    for deployment in Deployment.objects.select_for_update().all():
+    for deployment in deployments:
         _serve_first(deployment)
     gone: dict[str, int] = {}
     with connection.cursor() as cursor:
