@@ -28,7 +28,7 @@ Run = Callable[..., HttpResponse]
 
 
 def idempotent(auth: Key) -> Callable[[Run], Run]:
-    """`auth`: the operation's own, asked here because ninja asks later: who may not call hears nothing that was kept."""
+    """`auth`: the operation's own. ninja asks it later; asked here, who may not call hears nothing that was kept."""
 
     def decorate(run: Run) -> Run:
         @wraps(run)
