@@ -22,7 +22,7 @@ from feedback.models import Outcome, Turn, TurnPayload
 from registry.models import Checkpoint, Policy
 from registry.services import lineage
 from registry.tenancy import current_project_id
-from rl_online.models import BatchSample, RewardBatch, UpdateRun
+from rl_online.models import OPEN_STATES, BatchSample, RewardBatch, UpdateRun, UpdateState
 from rl_online.rewards.composite import Reward, RewardSpec, reward_of
 
 RL, KTO = "rl", "kto"
@@ -198,7 +198,27 @@ def corrections(line: Line, spec: RewardSpec, *, max_lag: int) -> Collected:
             dropped["correction without a reward"] += 1
         elif change := round(reward.value - math.fsum(sample.reward for sample in samples), 9):
             found.append(Candidate(turn=turn, kind=RL, reward=change, breakdown=reward.breakdown, is_correction=True))
+    if lost := len(_lost_corrections(batches, on_line)):
+        dropped["correction spent on a candidate that does not serve"] += lost
     return Collected(candidates=sorted(found, key=lambda one: (one.turn.at, one.turn.turn_id)), dropped=dict(dropped))
+
+
+def _lost_corrections(batches: Collection[UUID], on_line: Collection[UUID]) -> set[str]:
+    """Turns learnt on the line whose label and override of now were taught in these batches to other checkpoints only.
+
+    A batch is trained once, so nothing is sent again; one that may still come to serve is not lost.
+    """
+    taught = BatchSample.objects.filter(is_correction=True, batch_id__in=set(batches) - set(on_line))
+    spent = taught.exclude(batch__updates__state__in=[*OPEN_STATES, UpdateState.WAITING])
+    words = {(turn, label, word) for turn, label, word in spent.values_list("turn_ref", "label_id", "reward_revision")}
+    if not words:
+        return set()
+    turns = Turn.objects.filter(turn_id__in={turn for turn, *_ in words})
+    now = set(turns.values_list("turn_id", "label_id", "reward_revision")) & words
+    learnt = BatchSample.objects.filter(
+        turn_ref__in={turn for turn, *_ in now}, batch_id__in=on_line, is_correction=False, is_heldout=False
+    )
+    return set(learnt.values_list("turn_ref", flat=True))
 
 
 def _changed_since(batches: Collection[UUID]) -> list[int]:

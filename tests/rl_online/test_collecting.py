@@ -9,10 +9,10 @@ from feedback.services.review_queue import raise_flag
 from registry.models import Deployment
 from registry.tenancy import tenant
 from rl_online import collecting
-from rl_online.models import BatchSample, LearningPlan
+from rl_online.models import BatchSample, LearningPlan, UpdateState
 from rl_online.rewards.batch import read_batch
 from rl_online.rewards.composite import DEFAULT_BODY, parse_reward_spec
-from rl_online.services import promotion, sealing
+from rl_online.services import promotion, runs, sealing
 
 pytestmark = pytest.mark.django_db
 
@@ -210,6 +210,25 @@ class TestCorrections:
         judged("accept", version=2), judged("reject", version=2)
         promoted()
         assert corrections().candidates == []
+
+    def test_one_that_went_into_a_held_candidate_is_not_sent_again_and_counted(
+        self, project, policy, judged, promoted, sealed, trained, say_signal, corrections
+    ):
+        judged("accept", id="changed"), judged("reject")
+        promoted()
+        say_signal("changed", "undo")
+        judged("accept", version=2), judged("reject", version=2)
+        run = sealed()
+        assert (corrections().candidates, corrections().dropped) == ([], {})
+        candidate = trained(run)
+        assert corrections().dropped == {}
+        with tenant(project.id):
+            runs.end(run.id, UpdateState.HELD)
+        spent = {"correction spent on a candidate that does not serve": 1}
+        assert (corrections().candidates, corrections().dropped) == ([], spent)
+        with tenant(project.id):
+            promotion.promote(candidate, actor="test", reason="against the gate")
+        assert corrections().dropped == {}
 
     def test_a_label_written_while_its_turn_was_sealed_is_not_lost(
         self, project, policy, judged, trained, say_signal, corrections
