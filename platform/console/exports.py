@@ -5,9 +5,13 @@
 
 CSV is RFC 4180 with a header: every text is quoted with its line breaks kept, an unknown value is an empty field
 without quotes, so that what is read back equals what was stored. JSONL is one object a line, null for unknown.
+
+A chunk that the database is stopped at (console.patience) ends the file with a line that is no row: CSV with the one
+value CUT, JSONL with {"error": {"code": "cut_short", "message": CUT}}. So no file that lacks rows looks whole.
 """
 
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,8 +23,13 @@ from django.db import connection
 from django.http import StreamingHttpResponse
 
 from console.keyset import Cursor
+from console.patience import TooSlow
 from registry.errors import InvalidInput
 
+log = logging.getLogger(__name__)
+
+READ_S = 60.0  # for each query of a chunk; few threads read for everybody
+CUT = "export cut short: reading on took too long; choose a shorter time range"
 FIRST_ROWS = 100  # of the first chunk; later ones are as long as keeps a chunk near CHUNK_CHARACTERS
 MOST_ROWS = 2000
 CHUNK_CHARACTERS = 2_000_000
@@ -43,7 +52,7 @@ Read = Callable[[Cursor | None, int], Chunk]  # after which row, and how many
 class Export:
     name: str  # of the file, without its ending
     columns: tuple[str, ...]
-    read: Read  # opens its own tenant; called outside the request
+    read: Read  # opens its own tenant, with patience(READ_S); called outside the request
 
 
 def stream(export: Export, format: str) -> StreamingHttpResponse:
@@ -63,9 +72,14 @@ async def _lines(export: Export, write: Callable[[Sequence[Any]], str], format: 
         yield _csv_line(export.columns)
     place, size = None, FIRST_ROWS
     while True:
-        chunk = await sync_to_async(_and_return_connection, thread_sensitive=False, executor=_readers)(
-            export.read, place, size
-        )
+        try:
+            chunk = await sync_to_async(_and_return_connection, thread_sensitive=False, executor=_readers)(
+                export.read, place, size
+            )
+        except TooSlow:
+            log.error("the export %s is cut short: a chunk took longer than %g s", export.name, READ_S)
+            yield _cut_line(format)
+            return
         text = "".join(write(row) for row in chunk.rows)
         yield text
         if chunk.next is None:
@@ -83,6 +97,11 @@ def _and_return_connection(read: Read, place: Cursor | None, size: int) -> Chunk
         return read(place, size)
     finally:
         connection.close()
+
+
+def _cut_line(format: str) -> str:
+    """No row: of one value where rows have several, or without their names."""
+    return _csv_line([CUT]) if format == "csv" else json.dumps({"error": {"code": "cut_short", "message": CUT}}) + "\n"
 
 
 def _csv_line(row: Sequence[Any]) -> str:

@@ -3,16 +3,21 @@
 import asyncio
 import csv
 import io
+import itertools
 import json
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.test import AsyncClient
 
 from console import exports
 from console.exports import Chunk, Export, next_size, stream
 from console.keyset import Cursor
+from console.lists.turns import TURNS
+from console.views.lists import EXPORTED
 from registry.errors import InvalidInput
 from registry.tenancy import tenant
 from tests.console import factories
@@ -154,6 +159,37 @@ def test_the_turns_that_match_are_exported_as_they_were_stored(download, project
     assert {name: row["completion"] for name, row in rows.items()} == {f"s{i}": t for i, t in enumerate(AWKWARD)}
     assert rows["s3"]["messages"] == [{"role": "user", "content": AWKWARD[3]}]
     assert rows["s0"]["outcome"] == "accept" and rows["s0"]["checkpoint"] == "editor@1"
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_a_read_that_takes_too_long_is_stopped_and_the_file_says_so(download, project, monkeypatch, caplog, format):
+    monkeypatch.setattr(exports, "FIRST_ROWS", 2)
+    monkeypatch.setattr(exports, "MOST_ROWS", 2)
+    monkeypatch.setattr(exports, "READ_S", 0.3)
+    with tenant(project.id):
+        factories.make_policy()
+        for i in range(5):
+            factories.make_turn(f"s{i}")
+    values, num_chunks = TURNS.export.values, itertools.count(1)
+
+    def slow_from_the_second_chunk_on(found):
+        if next(num_chunks) > 1:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_sleep(20)")
+        return values(found)
+
+    monkeypatch.setitem(
+        EXPORTED, "turns", replace(TURNS, export=replace(TURNS.export, values=slow_from_the_second_chunk_on))
+    )
+    status, _, body = download(f"/p/editor/export/turns?format={format}")
+    assert status == 200
+    if format == "csv":
+        header, *rows, last = read_csv(body)
+        assert [len(row) for row in rows] == [len(header)] * 2 and last == [exports.CUT]
+    else:
+        *rows, last = map(json.loads, body.split("\n")[:-1])
+        assert len(rows) == 2 and last == {"error": {"code": "cut_short", "message": exports.CUT}}
+    assert "the export editor-turns is cut short" in caplog.text
 
 
 def test_sessions_and_signals_are_exported_too(download, project):

@@ -20,6 +20,7 @@ from console.lists.sessions import SESSIONS
 from console.lists.signals import SIGNALS
 from console.lists.turns import TURNS
 from console.lists.updates import UPDATES
+from console.patience import patience
 from console.reads import policies
 from registry.models import Member
 from registry.selectors import memberships
@@ -76,7 +77,7 @@ def _first_snippets(found: Found) -> dict[str, object]:
 
 def _read(of: ExportOf, asked: Asked, member: Member) -> exports.Read:
     def read(place: Cursor | None, size: int) -> Chunk:
-        with tenant(member.project_id):
+        with tenant(member.project_id), patience(exports.READ_S):
             found, after = keyset_chunk(of.rows(asked), place, size, at=of.at)
             return Chunk(rows=of.values(found), next=after)
 
