@@ -192,6 +192,11 @@ def test_a_read_that_takes_too_long_is_stopped_and_the_file_says_so(download, pr
     assert "the export editor-turns is cut short" in caplog.text
 
 
+def test_the_list_says_that_its_values_are_exact_beside_the_files(as_engineer, project):
+    text = as_engineer.get("/p/editor/turns").content.decode()
+    assert "import CSV as text" in text
+
+
 def test_sessions_and_signals_are_exported_too(download, project):
     with tenant(project.id):
         factories.make_policy()
