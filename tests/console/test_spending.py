@@ -240,7 +240,7 @@ def test_simulated_sessions_are_rollouts_and_imports_are_nobodys_cost_here(insid
     evaluate.make_card("own hardware", device_hour_usd=D(3600))
     own(0, 1000.0, source="simulated"), own(5, 1000.0, source="import"), own(9, 1000.0, source="playground")
     book = spent()
-    assert {one.purpose: one.spend.calls for one in book.entries} == {"rollouts": 1, "inference": 1}
+    assert {one.purpose: one.spend.calls for one in book.entries} == {"rollouts": 1, "playground": 1}
     assert book.num_imported == 1
 
 
@@ -253,6 +253,14 @@ def test_an_accepted_turn_costs_all_inference_over_those_accepted(inside):
         answered(outcome=outcome, input_tokens=1_000_000)
     found = costs(spent())
     assert (found.rows[0].per_accepted_usd, found.per_accepted_usd) == (D(4), D(4))
+
+
+def test_what_the_playground_took_is_no_part_of_the_cost_of_an_accepted_turn(inside):
+    evaluate.make_card("gpt-5", input_usd=D(1), output_usd=D(0))
+    answered(outcome="accept", input_tokens=1_000_000)
+    answered(outcome=None, signals=(), source="playground", input_tokens=7_000_000)
+    found = costs(spent())
+    assert (found.rows[0].per_accepted_usd, found.per_accepted_usd, found.total.cost_usd) == (D(1), D(1), D(8))
 
 
 def test_a_solved_problem_costs_all_answers_over_those_that_solved(inside):

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 from registry.pricing import Spend, Usage
 
-PURPOSES = ("inference", "rollouts", "proving", "judging", "training")
+PURPOSES = ("inference", "rollouts", "proving", "judging", "training", "playground")
 PURPOSE_OF_SOURCE = {
-    "production": "inference",
-    "playground": "inference",
+    "production": "inference",  # of real users alone: they are who accepts turns
+    "playground": "playground",
     "simulated": "rollouts",
     "eval": "proving",
     "judge": "judging",
