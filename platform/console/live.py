@@ -1,7 +1,8 @@
 """Server-sent events for pages: rows are polled every second or few and what changed is sent.
 
 A thousand readers of one page cost as much as one: they share each reading, and a reading borrows a database
-connection only while it runs. No Redis, so a live page works when it is away.
+connection only while it runs. No Redis, so a live page works when it is away. Who may look is asked when a stream
+opens, so each ends after a minute: the browser opens the next one, which asks again.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from django.db import connection
 from django.http import StreamingHttpResponse
 
 HEARTBEAT_S = 15.0
+LIFETIME_S = 60.0
 
 _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="live")
 Readings = dict[Hashable, "asyncio.Task[Snapshot]"]
@@ -45,7 +47,7 @@ class Snapshot:
 
 
 def follow(key: Hashable, read: Callable[[], Snapshot], *, poll_s: float) -> StreamingHttpResponse:
-    """Stream what `read` returns until it is over; readers with the same `key` share each reading."""
+    """Stream what `read` returns until it is over or a minute has passed; the same `key` shares each reading."""
     response = StreamingHttpResponse(_events(key, read, poll_s), content_type="text/event-stream")
     response["Cache-Control"] = "no-cache"
     response["X-Accel-Buffering"] = "no"
@@ -55,8 +57,10 @@ def follow(key: Hashable, read: Callable[[], Snapshot], *, poll_s: float) -> Str
 async def _events(key: Hashable, read: Callable[[], Snapshot], poll_s: float) -> AsyncIterator[str]:
     digests: dict[str, str] = {}
     quiet_s = 0.0
+    clock = asyncio.get_running_loop().time
+    ends_at = clock() + LIFETIME_S
     yield "retry: 2000\n\n"
-    while True:
+    while clock() < ends_at:
         snapshot = await _reading(key, read, poll_s)
         if (fresh := snapshot.changed(digests)) is not None:
             yield f"event: parts\ndata: {json.dumps(fresh)}\n\n"

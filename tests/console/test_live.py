@@ -7,6 +7,9 @@ import pytest
 
 from console import live
 from console.live import Snapshot, follow
+from registry.models import Member
+from registry.tenancy import tenant
+from tests.console import factories
 
 
 def snapshot(text: str, *, is_over: bool = False) -> Snapshot:
@@ -38,6 +41,13 @@ def test_a_quiet_stream_says_that_it_is_there(monkeypatch):
     assert ": still here\n\n" in events
 
 
+def test_a_stream_ends_after_its_lifetime_without_saying_that_all_is_over(monkeypatch):
+    monkeypatch.setattr(live, "LIFETIME_S", 0.05)
+    events = asyncio.run(asyncio.wait_for(collect(follow("k", lambda: snapshot("1"), poll_s=0.01)), timeout=5))
+    assert events[0] == "retry: 2000\n\n" and len(events) > 1
+    assert not any(event.startswith("event: over") for event in events)
+
+
 def test_a_hundred_readers_cost_as_much_as_one():
     num_reads = 0
 
@@ -66,3 +76,15 @@ def test_a_reading_that_fails_ends_the_stream_and_the_next_one_reads_anew():
 def test_no_cache_stands_between_a_stream_and_its_reader():
     response = follow("k", lambda: snapshot("1", is_over=True), poll_s=1)
     assert response["Cache-Control"] == "no-cache" and response["Content-Type"] == "text/event-stream"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_is_no_member_any_more_is_refused_when_the_stream_is_opened_again(project, viewer, client):
+    with tenant(project.id):
+        loop = factories.make_loop()
+    client.force_login(viewer)
+    url = f"/p/editor/updates/{loop.updates[-1].id}/live"
+    assert client.get(url)["Content-Type"] == "text/event-stream"
+    with tenant(project.id):
+        Member.objects.get(user=viewer).delete()
+    assert client.get(url).status_code == 404

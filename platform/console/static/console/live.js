@@ -11,7 +11,10 @@
     if (source) return;
     source = new EventSource(root.dataset.live);
     source.addEventListener("open", () => state("live"));
-    source.addEventListener("error", () => state("reconnecting"));
+    source.addEventListener("error", () => {
+      if (source?.readyState === EventSource.CLOSED) close("not live"); // refused: signed out, or no member any more
+      else state("reconnecting");
+    });
     source.addEventListener("parts", (event) => {
       const { parts, figures } = JSON.parse(event.data);
       for (const [id, html] of Object.entries(parts)) {
