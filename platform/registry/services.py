@@ -85,8 +85,10 @@ def project_settings(project_id: UUID) -> ProjectSettings:
 
 
 def change_project_settings(project: Project, *, actor: str, **changes: float | str) -> ProjectSettings:
-    new = ProjectSettings.of(project.settings | changes)
-    audit("change", "project settings", project.slug, actor=actor, before=project.settings, after=new.to_json())
+    """Change these and leave the others as they are by now, whenever `project` was read."""
+    before = Project.objects.select_for_update(no_key=True).get(pk=project.pk).settings
+    new = ProjectSettings.of(before | changes)
+    audit("change", "project settings", project.slug, actor=actor, before=before, after=new.to_json())
     project.settings = new.to_json()
     project.save(update_fields=["settings"])
     return new
