@@ -1,6 +1,7 @@
 """Where a project's notices go: make, change, test, switch on and off, remove. Inside a tenant."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
@@ -41,7 +42,8 @@ def create_channel(name: str, kind: str, target: str, events: Sequence[str], *, 
         name=name, kind=_kind(kind), target=_target(kind, target), events=_events(events), created_by=actor
     )
     channel.save(force_insert=True)
-    audit("create", "notification channel", name, actor=actor, after={"kind": kind, "events": channel.events})
+    after = {"kind": kind, "to": destination(channel), "events": channel.events}
+    audit("create", "notification channel", name, actor=actor, after=after)
     return channel
 
 
@@ -55,7 +57,7 @@ def change_channel(
 ) -> NotificationChannel:
     """What is None stays. Switched on again, a channel starts without failures."""
     channel = _locked(channel_id)
-    before = {"events": channel.events, "enabled": channel.is_enabled}
+    before, old_target = _facts(channel), channel.target
     if target is not None:
         channel.target = _target(channel.kind, target.strip())
     if events is not None:
@@ -64,7 +66,7 @@ def change_channel(
         channel.is_enabled, channel.num_failures_in_row = is_enabled, 0
         channel.disabled_reason = "" if is_enabled else f"switched off by {actor}"[:300]
     channel.save()
-    after = {"events": channel.events, "enabled": channel.is_enabled, "target_changed": target is not None}
+    after = _facts(channel) | {"target_changed": channel.target != old_target}
     audit("change", "notification channel", channel.name, actor=actor, before=before, after=after)
     return channel
 
@@ -80,7 +82,7 @@ def renew_secret(channel_id: UUID, *, actor: str) -> NotificationChannel:
 
 def remove_channel(channel_id: UUID, *, actor: str) -> str:
     channel = _locked(channel_id)
-    audit("remove", "notification channel", channel.name, actor=actor, before={"kind": channel.kind})
+    audit("remove", "notification channel", channel.name, actor=actor, before={"kind": channel.kind} | _facts(channel))
     channel.delete()
     return channel.name
 
@@ -90,7 +92,19 @@ def send_test(channel_id: UUID, *, actor: str) -> NoticeDelivery:
     channel = find_channel(channel_id)
     payload = {"title": f"A test of {channel.name}", "asked_by": actor, "path": _page(channel)}
     notice = Notice.objects.create(kind=NoticeKind.TEST, payload=payload, at=timezone.now())
+    audit("send test", "notification channel", channel.name, actor=actor, after={"to": destination(channel)})
     return start_delivery(notice, channel)
+
+
+def destination(channel: NotificationChannel) -> str:
+    """Where its notices go, for the audit trail: an e-mail address, or a webhook's host without its secret path."""
+    if channel.kind == ChannelKind.EMAIL:
+        return channel.target
+    return outbound.site_of(channel.target)
+
+
+def _facts(channel: NotificationChannel) -> dict[str, Any]:
+    return {"to": destination(channel), "events": channel.events, "enabled": channel.is_enabled}
 
 
 def _page(channel: NotificationChannel) -> str:
