@@ -24,7 +24,11 @@ def check(scopes: Sequence[str], origins: Sequence[str], items_per_minute: int |
     if set(scopes) != {Scope.INGEST}:
         raise InvalidInput("a browser key has the scope ingest and no other", field="scopes")
     for origin in origins:
-        parts = urlsplit(origin)
+        try:
+            parts = urlsplit(origin)
+            _ = parts.port  # reading it checks it
+        except ValueError:
+            raise InvalidInput(f"found {origin[:80]!r}, which is no address", field="origins") from None
         if parts.scheme not in ("http", "https") or not parts.hostname or origin != f"{parts.scheme}://{parts.netloc}":
             raise InvalidInput(
                 f"found {origin[:80]!r}; write a scheme and a host, e.g. https://app.example.com", field="origins"

@@ -105,6 +105,8 @@ def test_other_keys_have_no_rate_and_no_sites(client, api_key):
         ({"origins": [f"{SITE}/path"]}, "origins"),
         ({"origins": ["https://user@app.example.com"]}, "origins"),
         ({"origins": ["*"]}, "origins"),
+        ({"origins": ["http://[x"]}, "origins"),
+        ({"origins": ["http://example.com:99999"]}, "origins"),
         ({"items_per_minute": None}, "items_per_minute"),
         ({"items_per_minute": 0}, "items_per_minute"),
     ],
