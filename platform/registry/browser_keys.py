@@ -35,6 +35,11 @@ def check(scopes: Sequence[str], origins: Sequence[str], items_per_minute: int |
             )
         if len(origin) > 200 or "@" in parts.netloc:
             raise InvalidInput(f"found {origin[:80]!r}; write a scheme and a host alone", field="origins")
+    check_rate(items_per_minute)
+
+
+def check_rate(items_per_minute: int | None) -> None:
+    """Raises InvalidInput."""
     if items_per_minute is None or not 1 <= items_per_minute <= MAX_ITEMS_PER_MINUTE:
         raise InvalidInput(f"give 1 to {MAX_ITEMS_PER_MINUTE:,} items a minute", field="items_per_minute")
 

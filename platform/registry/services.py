@@ -4,7 +4,7 @@ All but `create_project` and `find_project` run inside `with tenant(project_id):
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from registry.project_settings import ProjectSettings
 from registry.tenancy import directory, tenant
 
 LOOP = "strop"  # the actor when nobody asked: the loop itself
+MAX_KEY_LIFE = timedelta(days=36_525)
 
 
 def audit(
@@ -114,10 +115,12 @@ def create_key(
     wrong = [scope for scope in scopes if scope not in Scope.values]
     if wrong or not scopes:
         raise InvalidInput(f"found {wrong or 'none'}; choose from {', '.join(Scope.values)}", field="scopes")
-    if expires_at is not None and expires_at <= timezone.now():
-        raise InvalidInput("lies in the past", field="expires_at")
+    if expires_at is not None:
+        _check_expiry(expires_at)
     if origins:
         browser_keys.check(scopes, origins, items_per_minute)
+    elif items_per_minute is not None:
+        browser_keys.check_rate(items_per_minute)
     text, prefix, digest = auth.new_key_text()
     key = ApiKey.objects.create(
         name=name,
@@ -132,6 +135,15 @@ def create_key(
     after = {"name": name, "scopes": key.scopes} | ({"origins": key.origins} if origins else {})
     audit("create", "key", prefix, actor=actor, after=after)
     return text, key
+
+
+def _check_expiry(at: datetime) -> None:
+    if timezone.is_naive(at):
+        raise InvalidInput("write the time with its zone, e.g. 2026-11-30T06:00:00Z", field="expires_at")
+    if at <= timezone.now():
+        raise InvalidInput("lies in the past", field="expires_at")
+    if at > timezone.now() + MAX_KEY_LIFE:
+        raise InvalidInput("lies more than 100 years ahead; a key without it never expires", field="expires_at")
 
 
 def revoke_key(prefix: str, *, actor: str, reason: str = "") -> ApiKey:

@@ -1,6 +1,6 @@
 """Keys: looked up by prefix, compared by digest, bound to a project, limited by scope and time."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.conf import settings
@@ -101,3 +101,19 @@ def test_a_key_with_unknown_or_no_scopes_is_not_made(project, scopes):
     with tenant(project.id), pytest.raises(InvalidInput) as refusal:
         create_key("x", scopes, actor="owner")
     assert refusal.value.field == "scopes"
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"expires_at": datetime(2999, 1, 1)}, "expires_at"),
+        ({"expires_at": datetime(9999, 12, 31, 23, tzinfo=UTC)}, "expires_at"),
+        ({"items_per_minute": -1}, "items_per_minute"),
+        ({"items_per_minute": 0}, "items_per_minute"),
+        ({"items_per_minute": 10**12}, "items_per_minute"),
+    ],
+)
+def test_a_key_with_an_end_or_a_rate_that_cannot_be_is_not_made(project, fields, named):
+    with tenant(project.id), pytest.raises(InvalidInput) as refusal:
+        create_key("x", ["ingest"], actor="owner", **fields)
+    assert refusal.value.field == named

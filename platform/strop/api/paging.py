@@ -14,6 +14,7 @@ from registry.errors import InvalidInput
 MAX_LIMIT = 200
 DEFAULT_SPAN = timedelta(days=7)
 MAX_SPAN = timedelta(days=400)
+FIRST_YEAR, LAST_YEAR = 1970, 2999  # far enough from the ends of the calendar to reckon with
 T = TypeVar("T")
 
 
@@ -38,10 +39,12 @@ class Asked(Schema):
 
 
 def span_of(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-    """Both ends, filled in. Raises InvalidInput for a time without a zone, and for a span that is empty or too long."""
+    """Both ends, filled in. Raises InvalidInput for a time without a zone or far off, an empty and too long a span."""
     for name, at in (("since", since), ("until", until)):
         if at is not None and at.tzinfo is None:
             raise InvalidInput("write the time with its zone, e.g. 2026-11-30T06:00:00Z", field=name)
+        if at is not None and not FIRST_YEAR <= at.year <= LAST_YEAR:
+            raise InvalidInput(f"give a year from {FIRST_YEAR} to {LAST_YEAR}", field=name)
     until = until or timezone.now()
     since = since or until - DEFAULT_SPAN
     if not timedelta(0) < until - since <= MAX_SPAN:

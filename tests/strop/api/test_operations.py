@@ -63,6 +63,9 @@ def test_a_list_is_bounded_by_time(get, loop, project):
         ("since=2026-11-30T06:00:00", "since"),
         ("since=2026-11-30T06:00:00Z&until=2026-11-29T06:00:00Z", "since"),
         ("since=2020-11-30T06:00:00Z", "since"),
+        ("until=0001-01-01T00:00:00Z", "until"),
+        ("until=9999-12-31T23:59:59-12:00", "until"),
+        ("since=0001-01-01T00:00:00%2B12:00", "since"),
         ("outcome=fine", "outcome"),
     ],
 )
@@ -183,6 +186,26 @@ def test_a_key_is_told_once_and_opens_what_it_says(post, client, project):
     assert client.get("/api/v1/projects", headers=headers).json()[0]["slug"] == "editor"
     listed = client.get("/api/v1/keys", headers=headers)
     assert listed.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"expires_at": "2999-01-01T00:00:00"}, "expires_at"),
+        ({"expires_at": "9999-12-31T23:59:59-12:00"}, "expires_at"),
+        ({"items_per_minute": -1}, "items_per_minute"),
+        ({"origins": ["http://[x"], "items_per_minute": 60}, "origins"),
+    ],
+)
+def test_a_key_that_cannot_be_is_refused_with_its_field(post, fields, named):
+    reply = post("keys", {"name": "k", "scopes": ["ingest"]} | fields, scope="admin")
+    assert (reply.status_code, reply.json()["error"]["field"]) == (400, named)
+
+
+@pytest.mark.parametrize("url", ["http://[x", "http://example.com:99999", "http://a..b"])
+def test_a_webhook_to_what_is_no_address_is_refused_with_its_field(post, url):
+    reply = post("webhooks", {"name": "h", "url": url, "events": ["alarm.raised"]}, scope="admin")
+    assert (reply.status_code, reply.json()["error"]["field"]) == (400, "target")
 
 
 def test_a_webhook_tells_its_secret_once_and_its_address_is_checked(post, project):
