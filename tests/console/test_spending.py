@@ -112,6 +112,19 @@ def test_tokens_told_in_part_price_nothing_and_are_counted_as_unpriced(inside):
     assert (side.cost_usd, side.num_unpriced) == (None, 2)
 
 
+def test_tokens_of_calls_that_were_billed_when_made_are_counted_too(inside):
+    run = evaluate.make_run(evaluate.make_benchmark(size=2), "gpt-5", cost=D("0.01"))
+    run.scores.update(usage={"input": 60, "cache_read": 5, "output": 20})
+    answered(input_tokens=10, output_tokens=5)
+    (row,) = costs(spent()).rows
+    assert row.tokens == 2 * 85 + 15
+
+
+def test_tokens_nobody_told_are_unknown_and_no_0(inside):
+    answered("silent", input_tokens=None, output_tokens=None), answered("terse", input_tokens=0, output_tokens=0)
+    assert {row.name: row.tokens for row in costs(spent()).rows} == {"silent": None, "terse": 0}
+
+
 # --- CASES D.23: nothing is counted twice ---
 
 

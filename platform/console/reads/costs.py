@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from django.db.models import Count, Q
 
-from console.reads.spending.entries import PURPOSES, Entry
+from console.reads.spending.entries import PURPOSES, Entry, known_sum
 from console.reads.spending.ledger import Ledger
 from evals.models import EvalRun, Score, ScoreStatus
 from feedback.hourly import REAL_USERS, Counts, Span, counts_by_origin
@@ -35,7 +35,7 @@ class CostRow:
     is_serving: bool
     spend: dict[str, Spend]  # purpose -> what it cost; absent: nothing of the kind
     seconds: Decimal  # of our own devices
-    tokens: int
+    tokens: int | None  # None: nobody told any
     bought: Bought
 
     @property
@@ -106,9 +106,7 @@ def _row(name: str, entries: Iterable[Entry], bought: Bought, *, is_serving: boo
         is_serving=is_serving,
         spend={entry.purpose: entry.spend for entry in mine},
         seconds=sum((entry.seconds for entry in mine), Decimal(0)),
-        tokens=sum(
-            entry.usage.input + entry.usage.cache_read + entry.usage.cache_write + entry.usage.output for entry in mine
-        ),
+        tokens=known_sum(entry.tokens for entry in mine),
         bought=bought,
     )
 

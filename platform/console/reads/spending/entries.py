@@ -1,10 +1,10 @@
 """What was spent, by whom and for what."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 
-from registry.pricing import Spend, Usage
+from registry.pricing import Spend
 
 PURPOSES = ("inference", "rollouts", "proving", "judging", "training", "playground")
 PURPOSE_OF_SOURCE = {
@@ -26,7 +26,7 @@ class Entry:
     purpose: str
     spend: Spend
     seconds: Decimal = Decimal(0)  # of our own devices
-    usage: Usage = field(default_factory=Usage)  # tokens that are known
+    tokens: int | None = None  # all that were told, billed or not; None: nobody told any
     latency_seconds: Decimal = Decimal(0)  # of our own weights: the sum of latencies, at once or not
 
     @property
@@ -51,10 +51,12 @@ def _sum(one: Entry, other: Entry) -> Entry:
         purpose=one.purpose,
         spend=one.spend + other.spend,
         seconds=one.seconds + other.seconds,
-        usage=_added(one.usage, other.usage),
+        tokens=known_sum([one.tokens, other.tokens]),
         latency_seconds=one.latency_seconds + other.latency_seconds,
     )
 
 
-def _added(one: Usage, other: Usage) -> Usage:
-    return Usage(**{kind: value + other.to_json()[kind] for kind, value in one.to_json().items()})
+def known_sum(numbers: Iterable[int | None]) -> int | None:
+    """None where none is known."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from console.reads.spending.entries import Entry
-from console.reads.spending.rows import CARDS, prices, rows, usage
+from console.reads.spending.rows import CARDS, prices, rows, tokens, usage
 from evals.models import CanaryRun, RunState
 from registry.models import Policy
 from registry.price_cards import Rates
@@ -17,7 +17,7 @@ from registry.pricing import Spend, spend_on_tokens
 
 MAX_CANARY_RUNS = 5_000
 
-# Tokens of a JSON usage, and the sums over rows that carry no cost of their own but tell their tokens.
+# Tokens of a JSON usage, the sums over rows that carry no cost of their own but tell their tokens, and over all rows.
 _BY_CARD = "of.cost_usd IS NULL AND told.input IS NOT NULL AND told.output IS NOT NULL"
 _COUNTED = f"""
   count(*) AS calls, coalesce(sum(of.cost_usd), 0) AS cost, count(of.cost_usd) AS priced,
@@ -25,7 +25,10 @@ _COUNTED = f"""
   coalesce(sum(told.input) FILTER (WHERE {_BY_CARD}), 0) AS input,
   coalesce(sum(told.cache_read) FILTER (WHERE {_BY_CARD}), 0) AS cache_read,
   coalesce(sum(told.cache_write) FILTER (WHERE {_BY_CARD}), 0) AS cache_write,
-  coalesce(sum(told.output) FILTER (WHERE {_BY_CARD}), 0) AS output
+  coalesce(sum(told.output) FILTER (WHERE {_BY_CARD}), 0) AS output,
+  count(coalesce(told.input, told.output)) AS telling,
+  coalesce(sum(coalesce(told.input, 0) + coalesce(told.cache_read, 0) + coalesce(told.cache_write, 0)
+    + coalesce(told.output, 0)), 0) AS tokens
 """
 _TOLD = """
 CROSS JOIN LATERAL (
@@ -98,7 +101,7 @@ def _billed(row: Mapping[str, Any], purpose: str, rates: Mapping[int, Rates]) ->
     if unbilled := int(row["calls"] - row["priced"]):
         silent = unbilled - int(row["counted"])
         spend += spend_on_tokens(usage(row), prices(row, rates), calls=unbilled, without_usage=silent)
-    return Entry(name=row["model"], policy=None, version=None, purpose=purpose, spend=spend, usage=usage(row))
+    return Entry(name=row["model"], policy=None, version=None, purpose=purpose, spend=spend, tokens=tokens(row))
 
 
 def own_policies() -> list[str]:

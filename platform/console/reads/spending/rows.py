@@ -45,6 +45,11 @@ def usage(row: Mapping[str, Any]) -> Usage:
     )
 
 
+def tokens(row: Mapping[str, Any]) -> int | None:
+    """All that were told; None where no call told any."""
+    return int(row["tokens"]) if row["telling"] else None
+
+
 def prices(row: Mapping[str, Any], rates: Mapping[int, Rates]) -> Prices | None:
     card = rates.get(row["card"])
     return card.prices if card else None

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from console.reads.spending.entries import PURPOSE_OF_SOURCE, Entry
-from console.reads.spending.rows import CARDS, hour_price, prices, rows, usage
+from console.reads.spending.rows import CARDS, hour_price, prices, rows, tokens, usage
 from registry.price_cards import Rates
 from registry.pricing import Spend, spend_on_device, spend_on_tokens
 
@@ -20,7 +20,9 @@ def turns_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime
         WITH {CARDS}
         SELECT r.model, r.source, cards.id AS card, sum(r.turns) AS calls, sum(r.turns - r.with_usage) AS without_usage,
           sum(r.input_tokens) AS input, sum(r.cache_read_tokens) AS cache_read,
-          sum(r.cache_write_tokens) AS cache_write, sum(r.output_tokens) AS output, sum(r.reasoning_tokens) AS reasoning
+          sum(r.cache_write_tokens) AS cache_write, sum(r.output_tokens) AS output,
+          sum(r.reasoning_tokens) AS reasoning, sum(r.with_usage) AS telling,
+          sum(r.input_tokens + r.cache_read_tokens + r.cache_write_tokens + r.output_tokens) AS tokens
         FROM feedback_turnrollup r LEFT JOIN cards ON cards.model = r.model AND r.hour >= cards.valid_from
           AND (cards.valid_to IS NULL OR r.hour < cards.valid_to)
         WHERE r.project_id = %(project)s AND r.hour >= %(since)s AND r.hour < %(until)s
@@ -37,7 +39,7 @@ def turns_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime
             version=None,
             purpose=PURPOSE_OF_SOURCE[row["source"]],
             spend=_on_tokens(row, rates),
-            usage=usage(row),
+            tokens=tokens(row),
         )
         for row in found
     ]
@@ -56,8 +58,8 @@ def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) 
           sum(r.turns - CASE WHEN busy.busy_us IS NULL THEN 0 ELSE r.with_latency END) AS without_time,
           coalesce(sum(r.latency_us::numeric * busy.busy_us / nullif(hours.latency_us, 0)), 0) / 1000000 AS seconds,
           sum(r.latency_us)::numeric / 1000000 AS latency_seconds,
-          sum(r.input_tokens) AS input, sum(r.cache_read_tokens) AS cache_read,
-          sum(r.cache_write_tokens) AS cache_write, sum(r.output_tokens) AS output, sum(r.reasoning_tokens) AS reasoning
+          sum(r.with_usage) AS telling,
+          sum(r.input_tokens + r.cache_read_tokens + r.cache_write_tokens + r.output_tokens) AS tokens
         FROM feedback_turnrollup r JOIN hours USING (hour)
         LEFT JOIN feedback_busyrollup busy ON busy.project_id = r.project_id AND busy.hour = r.hour
         LEFT JOIN cards ON cards.model = %(hardware)s AND r.hour >= cards.valid_from
@@ -79,7 +81,7 @@ def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) 
                 row["seconds"], hour_price(row, rates), calls=row["calls"], without_time=row["without_time"]
             ),
             seconds=row["seconds"],
-            usage=usage(row),
+            tokens=tokens(row),
             latency_seconds=row["latency_seconds"],
         )
         for row in found
