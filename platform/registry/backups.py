@@ -4,18 +4,24 @@ Here because pages may not import the commands that make backups (strop.backup).
 
     {"state": "running" | "done" | "failed", "pid", "started_at", "finished_at", "file", "error", "last": {...}}
 
-`last` is the newest backup that succeeded, also after later ones failed.
+`last` is the newest backup that succeeded, also after later ones failed. Who starts a process for a backup writes the
+running entry for it, so that one that dies before its first word has failed too.
 """
 
 import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from registry.errors import Conflict
+
 BACKUP_JOB = "strop.backup"  # its handler is strop.backup.job
+BETWEEN = timedelta(minutes=10)  # of two backups that are asked for on a page
+MOST_KEPT = 5  # in the home; a page makes no more until one is moved away
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class BackupUnderWay(RuntimeError):
@@ -42,18 +48,10 @@ class Journal:
     def begun(self, target: Path) -> Iterator["Journal"]:
         """Raises BackupUnderWay. What fails inside is written down and raised on."""
         before = self.read()
-        if before.get("state") == "running":
+        is_announced = before.get("pid") == os.getpid() and before.get("file") == str(target)
+        if before.get("state") == "running" and not is_announced:
             raise BackupUnderWay(f"a backup to {before['file']} is under way, pid {before['pid']}")
-        self._entry = {
-            "state": "running",
-            "pid": os.getpid(),
-            "started_at": _now(),
-            "finished_at": None,
-            "file": str(target),
-            "error": "",
-            "last": before.get("last"),
-        }
-        self._write()
+        self._begin(target, os.getpid(), before)
         try:
             yield self
         except BaseException as error:
@@ -61,8 +59,26 @@ class Journal:
             self._write()
             raise
 
+    def announce(self, target: Path, pid: int) -> None:
+        """The running entry of a process that was just started, unless it, or another one, has written meanwhile."""
+        before = self.read()
+        if before.get("state") != "running" and before.get("file") != str(target):
+            self._begin(target, pid, before)
+
     def done(self, made: Mapping[str, Any]) -> None:
         self._entry |= {"state": "done", "finished_at": _now(), "last": dict(made)}
+        self._write()
+
+    def _begin(self, target: Path, pid: int, before: Mapping[str, Any]) -> None:
+        self._entry = {
+            "state": "running",
+            "pid": pid,
+            "started_at": _now(),
+            "finished_at": None,
+            "file": str(target),
+            "error": "",
+            "last": before.get("last"),
+        }
         self._write()
 
     def _write(self) -> None:
@@ -70,6 +86,18 @@ class Journal:
         draft = self.path.with_suffix(".new")
         draft.write_text(json.dumps(self._entry, indent=1))
         draft.rename(self.path)
+
+
+def check_may_begin(home: Path) -> None:
+    """For one that a person asks for on a page. Raises Conflict saying why not now."""
+    said = Journal(home / "run").read()
+    if said.get("state") == "running":
+        raise Conflict("a backup is under way")
+    if said.get("state") == "done" and datetime.now(UTC) - _time(said["started_at"]) < BETWEEN:
+        minutes = BETWEEN // timedelta(minutes=1)
+        raise Conflict(f"the last backup began less than {minutes} minutes ago; wait a little")
+    if len(list((home / "backups").glob("*.tar.zst"))) >= MOST_KEPT:
+        raise Conflict(f"{MOST_KEPT} backups lie in the home already; whoever runs Strop has to move some away first")
 
 
 def made_backups(folder: Path) -> list[dict[str, Any]]:
@@ -82,7 +110,7 @@ def made_backups(folder: Path) -> list[dict[str, Any]]:
             said = {}
         with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
             stat = path.stat()
-            at = f"{datetime.fromtimestamp(stat.st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            at = f"{datetime.fromtimestamp(stat.st_mtime, UTC):{TIME}}"
             found.append({"created_at": at, **said, "file": str(path), "bytes": stat.st_size})
     return sorted(found, key=lambda one: str(one["created_at"]), reverse=True)
 
@@ -96,4 +124,8 @@ def _is_alive(pid: int) -> bool:
 
 
 def _now() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{datetime.now(UTC):{TIME}}"
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, TIME).replace(tzinfo=UTC)

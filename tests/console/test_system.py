@@ -124,6 +124,15 @@ def test_back_up_now_asks_for_one_backup_however_often_it_is_pressed(as_owner, p
         assert AuditEvent.objects.filter(verb="back up", actor="owner").count() == 1
 
 
+def test_a_backup_is_refused_with_its_reason_where_enough_lie(as_owner, project, tmp_path):
+    (tmp_path / "backups").mkdir()
+    for number in range(5):
+        (tmp_path / "backups" / f"strop-{number}.tar.zst").touch()
+    page = as_owner.post(f"{URL}/backup", {"level": "all"}, follow=True).content.decode()
+    assert "5 backups lie in the home already" in page
+    assert not Job.objects.filter(kind=BACKUP_JOB).exists()
+
+
 def test_an_unknown_level_is_refused(as_owner, project):
     page = as_owner.post(f"{URL}/backup", {"level": "everything"}, follow=True).content.decode()
     assert "use one of all, serving, none" in page

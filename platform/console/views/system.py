@@ -1,5 +1,6 @@
 """Settings -> System, for owners: what runs, what it takes, backups, and the steps that belong to whoever runs it."""
 
+from django.conf import settings
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -9,7 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access import MemberRequest, carry_out, member_required
 from console.reads import system as reads
 from jobs.services import enqueue
-from registry.backups import BACKUP_JOB
+from registry.backups import BACKUP_JOB, check_may_begin
 from registry.errors import InvalidInput
 from registry.models import Role
 from registry.quarantine import replay_job
@@ -54,6 +55,7 @@ def backup(request: MemberRequest) -> HttpResponse:
     def act() -> str:
         if level not in LEVELS:
             raise InvalidInput(f"found {level!r}; use one of {', '.join(LEVELS)}", field="level")
+        check_may_begin(settings.HOME.root)
         stamp = f"{timezone.now():%Y%m%dT%H%M%SZ}"
         if enqueue(BACKUP_JOB, project_id=None, payload={"stamp": stamp, "level": level}, key="backup") is None:
             return "A backup waits to begin already."

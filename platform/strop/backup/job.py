@@ -26,23 +26,24 @@ def backup_job(job: ClaimedJob) -> None:
     """`payload`: `stamp`, part of the file's name, and `level`. A failed attempt is made again under another name."""
     number = "" if job.attempts == 1 else f"-{job.attempts}"
     target = settings.HOME.root / "backups" / f"strop-{job.payload['stamp']}{number}{SUFFIX}"
-    said = Journal(settings.HOME.run).read()
+    journal = Journal(settings.HOME.run)
+    said = journal.read()
     if said.get("state") == "running":
         raise NotYet(LOOK_AGAIN_S, f"a backup to {said['file']} is under way")
     if said.get("file") == str(target):
         if said["state"] == "failed":
             raise BackupFailed(said["error"])
         return
-    _start(target, level=job.payload.get("level", "all"))
+    journal.announce(target, _start(target, level=job.payload.get("level", "all")))
     raise NotYet(LOOK_AGAIN_S, "the backup has begun")
 
 
-def _start(target: Path, *, level: str) -> None:
-    """It outlives this worker process, and ends with the supervisor."""
+def _start(target: Path, *, level: str) -> int:
+    """Its pid. It outlives this worker process, and ends with the supervisor."""
     log = settings.HOME.logs / "backup.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "strop.cli", "backup", str(target), "--with-checkpoints", level, "--json"],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -51,3 +52,4 @@ def _start(target: Path, *, level: str) -> None:
             env={**os.environ, "STROP_HOME": str(settings.HOME.root)},
             cwd="/",
         )
+    return process.pid
