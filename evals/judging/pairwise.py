@@ -66,6 +66,7 @@ class Call:
     cost_usd: Decimal | None = None
     latency_ms: float | None = None
     is_cached: bool = False
+    is_late: bool = False  # given up while it was asked: whether it was answered, and billed, is not known
 
     @property
     def side(self) -> PairVerdict:
@@ -110,7 +111,7 @@ async def judge_pair(
 
 def late(pair: Pair, why: str) -> Judgement:
     """A pair on which the judge was given up."""
-    call = Call(order=ORDERS[0], cache_key="", verdict=Verdict.ERROR, error=why)
+    call = Call(order=ORDERS[0], cache_key="", verdict=Verdict.ERROR, error=why, is_late=True)
     return Judgement(pair=pair, verdict=PairVerdict.ERROR, calls=(call,))
 
 

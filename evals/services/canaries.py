@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from evals.judging.canaries import Standing, canary_report, run_canaries
 from evals.judging.completer import Completer
-from evals.judging.pairwise import Judge, Judgement
+from evals.judging.pairwise import Call, Judge, Judgement
+from evals.judging.verdict import Verdict
 from evals.models import CanaryRun, JudgeVersion, RunState
 from evals.services.completers import completer_of
 from evals.services.runs import storable
@@ -58,7 +59,7 @@ def canaries_job(job: ClaimedJob) -> None:
 def finish(run: CanaryRun, judgements: Sequence[Judgement]) -> None:
     """Write what the canaries came to. Inside a tenant."""
     report = canary_report(judgements)
-    costs = [call.cost_usd for judgement in judgements for call in judgement.calls]
+    costs = [call.cost_usd for judgement in judgements for call in judgement.calls if _may_be_paid(call)]
     priced = [cost for cost in costs if cost is not None]
     run.results = [_result(one) for one in judgements]
     run.standing, run.sentence = report.standing.value, report.sentence
@@ -69,6 +70,11 @@ def finish(run: CanaryRun, judgements: Sequence[Judgement]) -> None:
     judge = run.judge
     after = {"judge": str(judge), "standing": run.standing, "is_paused": report.standing.is_paused}
     audit("finish canaries", "judge", judge.pk, actor=run.requested_by, after=after, reason=report.sentence)
+
+
+def _may_be_paid(call: Call) -> bool:
+    """A request without a reply is not billed; one that was given up may have been answered for all we know."""
+    return call.verdict is not Verdict.ERROR or call.is_late
 
 
 def standings(judges: Iterable[JudgeVersion]) -> dict[int, Standing]:

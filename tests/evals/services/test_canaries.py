@@ -6,12 +6,13 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from evals.judging.canaries import GOOD, Standing
+from evals.judging.canaries import GOOD, Standing, canary_pairs
+from evals.judging.pairwise import late
 from evals.judging.prompt import PROMPT_DIGEST
 from evals.judging.verdict import PARSER_VERSION
 from evals.models import CanaryRun, JudgeVersion
 from evals.services import completers
-from evals.services.canaries import CANARY_JOB, request_canaries, standing_of, standings
+from evals.services.canaries import CANARY_JOB, finish, request_canaries, standing_of, standings
 from evals.services.judgements import report
 from jobs.models import Job
 from jobs.services import claim, run
@@ -111,6 +112,20 @@ def test_the_cost_of_a_run_is_kept_and_unpriced_calls_are_counted(project, judge
         )
     done = carried_out(project, judge)
     assert (done.cost_usd, done.num_unpriced) == (20 * Decimal("0.0002"), 0)
+
+
+def test_requests_without_a_reply_are_booked_as_no_calls(project, judge, serve):
+    serve(lambda *_: (401, ""))
+    done = carried_out(project, judge)
+    assert (done.standing, done.num_calls, done.num_unpriced, done.cost_usd) == ("inconclusive", 0, 0, None)
+
+
+def test_a_canary_that_was_given_up_may_have_been_paid_for_and_is_unpriced(project, judge):
+    with tenant(project.id):
+        asked = CanaryRun.objects.create(judge=judge, requested_by="ada")
+        finish(asked, [late(pair, "no verdict within 60 s") for pair in canary_pairs()[:3]])
+        done = CanaryRun.objects.get(id=asked.id)
+    assert (done.num_calls, done.num_unpriced, done.cost_usd) == (3, 3, None)
 
 
 def test_one_run_at_a_time(project, judge, serve):
