@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from django.db import connection
 from django.db.models import Avg, Count, Max, Q, QuerySet
+from django.db.models.functions import MD5
 
 from evals.judging.canaries import Standing
 from evals.judging.pairwise import PairVerdict
@@ -219,7 +220,7 @@ def _judged(ids: Sequence[int], since: datetime | None, until: datetime | None) 
 
 
 def trusts(judges: Sequence[JudgeVersion]) -> dict[int, Trust]:
-    """Whether each has a vote, by the newest of all they ever said: what the gate goes by. Three queries."""
+    """Whether each has a vote, by the newest of all they ever said: what the gate goes by. Four queries."""
     beside, stand = beside_tests(_comparisons([judge.pk for judge in judges], None, None)), standings(judges)
     return {
         judge.pk: trust_in(beside.get(judge.pk, []), canaries=stand.get(judge.pk, Standing.NOT_RUN)) for judge in judges
@@ -232,20 +233,33 @@ def judgements_of(judge: JudgeVersion) -> list[Comparison]:
 
 
 def beside_tests(comparisons: Sequence[Comparison]) -> dict[int, Rated]:
-    """Judge -> (its verdict, that of the unit tests) for every judgement. One query."""
+    """Judge -> (its verdict, that of the unit tests of the very answers it saw) for every judgement. Two queries.
+
+    A side may have been run more than once: a score counts only where its output is the text that was judged.
+    """
     names = {name for one in comparisons for name in (one.left, one.right)}
     rows = Score.objects.filter(
         Q(run__checkpoint__in=names) | Q(run__model__in=names),
         scorer="unit_tests",
         repeat=0,
         problem_id__in={one.problem_id for one in comparisons},
-    ).values_list("run__checkpoint", "run__model", "problem_id", "value")
+    ).annotate(text=MD5("output"))
+    columns = ("run__checkpoint", "run__model", "problem_id", "text", "value")
     values = {
-        (checkpoint or model, problem): value for checkpoint, model, problem, value in rows.order_by("run__started_at")
+        (checkpoint or model, problem, text): value
+        for checkpoint, model, problem, text, value in rows.order_by("run__started_at").values_list(*columns)
+    }
+    texts = {
+        pk: (left, right)
+        for pk, left, right in Comparison.objects.filter(pk__in=[one.pk for one in comparisons]).values_list(
+            "pk", MD5("left_text"), MD5("right_text")
+        )
     }
     found: dict[int, Rated] = defaultdict(list)
     for one in comparisons:
-        left, right = values.get((one.left, one.problem_id)), values.get((one.right, one.problem_id))
+        left_text, right_text = texts.get(one.pk, ("", ""))  # deleted since: matches nothing
+        left = values.get((one.left, one.problem_id, left_text))
+        right = values.get((one.right, one.problem_id, right_text))
         found[_id(one)].append((PairVerdict(one.verdict), verdict_of_tests(left, right)))
     return found
 

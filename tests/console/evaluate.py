@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 
 from evals.judging.prompt import PROMPT_DIGEST
@@ -81,11 +82,12 @@ def make_judgement(
     raw: str = '{"rationale": "shorter", "verdict": "A"}',
     **columns: Any,
 ) -> Comparison:
-    """Judged in both orders, or by a person when there is no judge."""
+    """The answers of both sides' newest runs, judged in both orders, or by a person when there is no judge."""
     comparison = Comparison.objects.create(
         **{
             "problem": problem, "left": left, "right": right, "by": "judge" if judge else "person", "judge": judge,
-            "verdict": verdict, "left_text": " a + 2", "right_text": " a * 2",
+            "verdict": verdict, "left_text": _answer(left, problem, " a + 2"),
+            "right_text": _answer(right, problem, " a * 2"),
         } | columns
     )  # fmt: skip
     if judge is not None:
@@ -103,6 +105,11 @@ def make_judgement(
                 latency_ms=None if verdict == "error" else 420.0,
             )
     return comparison
+
+
+def _answer(name: str, problem: Problem | None, otherwise: str) -> str:
+    answers = Score.objects.filter(Q(run__checkpoint=name) | Q(run__model=name), problem=problem, repeat=0)
+    return answers.order_by("run__started_at").values_list("output", flat=True).last() or otherwise
 
 
 def make_canaries(judge: JudgeVersion, standing: str = "failed", **columns: Any) -> CanaryRun:
