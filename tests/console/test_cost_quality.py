@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from console.reads.compare import costed, taken
-from console.reads.cost_quality import Z, benchmarks, rated
+from console.reads.cost_quality import benchmarks, rated
 from console.reads.spending.ledger import ledger
 from evals.comparing.names import Name
 from evals.comparing.problems import Answer, ProblemPair
@@ -46,8 +46,8 @@ def test_a_billed_model_has_the_mean_of_its_bills_with_an_interval_on_the_log_ax
     for score, cost in zip(Score.objects.filter(run=run).order_by("id"), ("0.01", "0.01", "0.03", "0.03"), strict=True):
         Score.objects.filter(pk=score.pk).update(cost_usd=D(cost))
     found = read(gate)["gpt-5"]
-    # four families of one: mean .02, SE sqrt(4/3 * 4 * .01^2) / 4 = .0057735
-    factor = math.exp(Z * 0.0057735 / 0.02)
+    # four families of one: mean .02, SE sqrt(4/3 * 4 * .01^2) / 4 = .0057735, t of 3 = 3.18245
+    factor = math.exp(3.18245 * 0.0057735 / 0.02)
     assert found.cost_usd == pytest.approx(0.02)
     bounds = (pytest.approx(0.02 / factor, rel=1e-4), pytest.approx(0.02 * factor, rel=1e-4))
     assert (found.cost_low, found.cost_high) == bounds

@@ -84,6 +84,7 @@ def priced(name="editor@2", cost=0.01, quality=0.6, **changed):
     facts = {
         "name": name, "version": 2, "cost": cost, "cost_low": cost / 2, "cost_high": cost * 2, "quality": quality,
         "quality_low": quality - 0.1, "quality_high": quality + 0.1, "n": 40, "interval": "wilson_clustered",
+        "cost_interval": "log clustered t",
     }  # fmt: skip
     return Priced(**(facts | changed))
 
@@ -97,12 +98,13 @@ def test_the_frontier_joins_what_nothing_beats_and_the_rest_is_hollow():
     assert figure["layout"]["xaxis"]["type"] == "log"
 
 
-def test_both_directions_have_error_bars_and_the_hover_names_n():
+def test_both_directions_have_error_bars_and_the_hover_names_n_and_the_kind_of_each_interval():
     trace = pareto([priced()], cost_title="", quality_title="")["data"][1]
     assert trace["error_x"]["array"] == [0.01] and round(trace["error_y"]["array"][0], 6) == 10
     assert (
         "n = 40 problems" in trace["hovertemplate"]
-        and "$0.01 a problem, 95 % $0.005 to $0.02" in trace["hovertemplate"]
+        and "$0.01 a problem, 95 % log clustered t $0.005 to $0.02" in trace["hovertemplate"]
+        and "95 % wilson_clustered 50.0" in trace["hovertemplate"]
     )
 
 

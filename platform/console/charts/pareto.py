@@ -25,6 +25,7 @@ class Priced:
     quality_high: float
     n: int
     interval: str
+    cost_interval: str  # the kind of the cost's, as `interval` is of the quality's
     url: str = ""
     is_serving: bool = False
 
@@ -109,7 +110,7 @@ def _bar(value: float, low: float | None, high: float | None) -> dict[str, Any] 
 def _hover(one: Priced, *, is_best: bool) -> str:
     cost = f"${one.cost:.3g} a problem"
     if one.cost_low is not None and one.cost_high is not None:
-        cost += f", 95 % ${one.cost_low:.3g} to ${one.cost_high:.3g}"
+        cost += f", 95 % {one.cost_interval} ${one.cost_low:.3g} to ${one.cost_high:.3g}"
     return (
         f"<b>{escaped(one.name)}</b>{' (serving)' if one.is_serving else ''}<br>{cost}<br>"
         f"{100 * one.quality:.1f} %, 95 % {one.interval} {100 * one.quality_low:.1f} to "

@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from console.reads.spending.ledger import Ledger
 from evals.models import Benchmark, EvalRun, RunState, Score
@@ -22,7 +22,7 @@ from registry.pricing import InvalidUsage, Usage, cost_of
 
 MAX_RUNS = 200
 MAX_ANSWERS = 60_000
-Z = float(ndtri(0.975))
+COST_INTERVAL = "log clustered t"  # on the logarithm, G - 1 degrees of freedom for G clusters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,13 +132,13 @@ def _by_card(told: dict[str, Any], card: PriceCard | None) -> Decimal | None:
 
 
 def _log_bounds(mean: float | None, costs: list[float], families: list[object]) -> tuple[float | None, float | None]:
-    """mean * exp(-+ z * SE / mean); None for a single problem or a cost of 0."""
+    """mean * exp(-+ t * SE / mean), t with G - 1 degrees of freedom; None for a single cluster or a cost of 0."""
     if not mean or len(costs) < 2:
         return None, None
     error = clustered_standard_error(costs, families)
     if error is None:
         return None, None
-    factor = math.exp(Z * error / mean)
+    factor = math.exp(float(stdtrit(len(set(families)) - 1, 0.975)) * error / mean)
     return mean / factor, mean * factor
 
 

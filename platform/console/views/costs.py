@@ -67,6 +67,7 @@ def _figure(
                 quality_high=one.quality_high,
                 n=one.num_scored,
                 interval=one.interval,
+                cost_interval=cost_quality.COST_INTERVAL,
                 url=_sessions(request, one, time_range),
                 is_serving=one.name in serving,
             )
