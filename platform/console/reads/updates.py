@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import Avg
 
-from console import charts
+from console import plots
 from evals.models import EvalRun, Problem, Score
 from jobs.models import Job, JobState
 from registry.models import Checkpoint
@@ -184,9 +184,9 @@ def compare(left: UpdateRun, right: UpdateRun) -> Comparison:
     overlays = [
         (
             name,
-            charts.overlay(
+            plots.overlay(
                 [
-                    charts.Series(
+                    plots.Series(
                         label=f"{run.policy.name}@{run.version}",
                         version=run.version,
                         steps=found[name].steps,

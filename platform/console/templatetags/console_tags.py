@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from console.charts import CHECKPOINT_COLOURS
+from console.charts.colours import CHECKPOINT_COLOURS
 from console.listing import PASSING
 from console.reads.objects import turn_address
 from feedback.models import Turn

@@ -6,7 +6,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from console import charts
+from console import plots
 from console.access import MemberRequest, member_required
 from console.listing import show_list
 from console.lists.gates import GATES
@@ -80,4 +80,4 @@ def forest(report: GateReport) -> dict[str, Any] | None:
         for finding in reads.findings(report)
         if finding.get("difference")
     ]
-    return charts.differences(rows, margin=report.evidence.get("limits", {}).get("margin", 0.0))
+    return plots.differences(rows, margin=report.evidence.get("limits", {}).get("margin", 0.0))

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console import charts, snippets
+from console import plots, snippets
 from console.access import MemberRequest, member_required
 from console.reads import next_update, policies
 from console.reads import overview as reads
@@ -105,7 +105,7 @@ def figures(project: Project, context: Mapping[str, Any]) -> dict[str, dict[str,
         "rates_figure": _rates(project, context["rates"], span, time_range, moves),
         "over_time_figure": _over_time(project, policy, wide, time_range, moves, serving=serving),
         "shares_figure": _shares(policy, context["shares"], serving=serving),
-        "rounds_figure": charts.stages(names, [run.timings for run in rounds]),
+        "rounds_figure": plots.stages(names, [run.timings for run in rounds]),
     }
 
 
@@ -114,7 +114,7 @@ def _rates(
 ) -> dict[str, Any] | None:
     where = reverse("console:signals", args=[project.slug])
     queries = {kind: "" if kind == "other" else f"kind:{kind}" for kind in rates.counts}
-    return charts.rates(
+    return plots.rates(
         [time_range.local(at) for at in rates.times],
         rates.counts,
         bucket_minutes=rates.bucket_minutes,
@@ -134,9 +134,9 @@ def _over_time(
 ) -> dict[str, Any] | None:
     where = reverse("console:turns", args=[project.slug])
     lines = reads.shares_over_time(span, policy, serving=serving)
-    return charts.shares_over_time(
+    return plots.shares_over_time(
         [
-            charts.Line(
+            plots.Line(
                 name=f"{policy.name}@{version}",
                 version=version,
                 is_serving=version == serving,
@@ -150,9 +150,9 @@ def _over_time(
     )
 
 
-def _point(share: Share, where: str, span: Span, time_range: TimeRange) -> charts.Point:
+def _point(share: Share, where: str, span: Span, time_range: TimeRange) -> plots.Point:
     bounds = share.bounds
-    return charts.Point(
+    return plots.Point(
         at=time_range.local(share.at),
         value=share.value,
         low=bounds.low,
@@ -164,9 +164,9 @@ def _point(share: Share, where: str, span: Span, time_range: TimeRange) -> chart
 
 
 def _shares(policy: Policy, shares: dict[int, Share], *, serving: int | None) -> dict[str, Any] | None:
-    return charts.shares(
+    return plots.shares(
         [
-            charts.Estimate(
+            plots.Estimate(
                 name=f"{policy.name}@{version}",
                 version=version,
                 value=share.value,
@@ -191,7 +191,7 @@ def _rows(where: str, query: str, start: datetime, end: datetime) -> str:
     return f"{where}?{urlencode({'q': query, 'from': start.isoformat(), 'to': end.isoformat()})}"
 
 
-def _marks(moves: Sequence[reads.Move], times: Sequence[datetime], time_range: TimeRange) -> list[charts.Mark]:
+def _marks(moves: Sequence[reads.Move], times: Sequence[datetime], time_range: TimeRange) -> list[plots.Mark]:
     """Lines for all moves; words only where there is room for them."""
     if not times:
         return []
@@ -199,6 +199,6 @@ def _marks(moves: Sequence[reads.Move], times: Sequence[datetime], time_range: T
     marks, last = [], None
     for move in moves:
         is_crowded = last is not None and move.at - last < room
-        marks.append(charts.Mark(at=time_range.local(move.at), text="" if is_crowded else move.text))
+        marks.append(plots.Mark(at=time_range.local(move.at), text="" if is_crowded else move.text))
         last = last if is_crowded else move.at
     return marks

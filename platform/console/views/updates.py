@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from console import charts
+from console import plots
 from console.access import MemberRequest, carry_out, member_required
 from console.failures import advise
 from console.listing import Found, show_list
@@ -194,7 +194,7 @@ def curve_figures(detail: UpdateDetail) -> dict[str, dict[str, Any]]:
             "title": name.replace("_", " "),
             "is_first": name in reads.FIRST,
             "label": f"{name.replace('_', ' ')} by optimizer step",
-            "data": charts.curve(
+            "data": plots.curve(
                 found[name].steps,
                 found[name].values,
                 name=name,
@@ -231,5 +231,5 @@ def _whole(request: MemberRequest, name: str) -> int:
 
 
 def _stage_order(timing: tuple[str, float]) -> int:
-    stages = list(charts.STAGE_COLOURS)
+    stages = list(plots.STAGE_COLOURS)
     return stages.index(timing[0]) if timing[0] in stages else len(stages)
