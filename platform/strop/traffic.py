@@ -26,6 +26,7 @@ class Traffic:
         self.started_at = time.monotonic()
         self.is_draining = False
         self.open: list[str] = []  # what each asks for, as "GET /v1/weights/head"
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._hang_up = asyncio.Event()
         self._moved_at = time.monotonic()
 
@@ -43,7 +44,15 @@ class Traffic:
         self.is_draining = True
 
     def hang_up(self) -> None:
-        self._hang_up.set()
+        """Call it in the loop that answers."""
+        self._ending().set()
+
+    def _ending(self) -> asyncio.Event:
+        """An event belongs to the loop that first waited for it, so each loop has its own."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._hang_up = loop, asyncio.Event()
+        return self._hang_up
 
     def wrap(self, application: Application) -> Application:
         async def counted(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -77,7 +86,7 @@ class Traffic:
 
         async def until_hung_up() -> Message:
             message = asyncio.ensure_future(receive())
-            ended = asyncio.ensure_future(self._hang_up.wait())
+            ended = asyncio.ensure_future(self._ending().wait())
             try:
                 await asyncio.wait({message, ended}, return_when=asyncio.FIRST_COMPLETED)
                 return await message if message.done() else {"type": "http.disconnect"}

@@ -5,13 +5,13 @@ import asyncio
 import httpx
 import pytest
 
-from strop.asgi import application
-
 FOR_PAGES = {"content-security-policy", "x-frame-options"}
 
 
 @pytest.mark.django_db
-def test_pages_pass_all_middleware_and_the_data_plane_only_what_names_the_request():
+def test_pages_pass_all_middleware_and_the_data_plane_only_what_names_the_request(fresh_application):
+    from strop.asgi import application
+
     async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=application)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -103,7 +103,7 @@ PEERS = [
 
 
 @pytest.mark.django_db(transaction=True)
-def test_only_a_named_proxy_is_believed_that_the_client_came_by_https(settings):
+def test_only_a_named_proxy_is_believed_that_the_client_came_by_https(settings, fresh_application):
     settings.SECURE_SSL_REDIRECT = True
     settings.ALLOWED_HOSTS = ["strop.example.org"]
     settings.TRUSTED_PROXIES = ["10.0.0.0/8", "127.0.0.1"]
