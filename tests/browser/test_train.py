@@ -180,7 +180,13 @@ def test_a_canary_answers_its_share_of_the_users(strop, users, visitor):
     page, base = visitor.page, f"/p/{strop.slug}"
     visitor.open(f"{base}/updates/new?loss=rl")
     users.take_turns(12)
-    wait_until(lambda: strop.rows("SELECT count(*) FROM feedback_turn WHERE settled_at IS NULL") == [(0,)], "labelled")
+    wait_until(
+        lambda: (
+            strop.rows("SELECT count(*) FROM feedback_turn WHERE settled_at IS NULL AND settle_due IS NOT NULL")
+            == [(0,)]
+        ),
+        "labelled",
+    )
     visitor.open(f"{base}/updates/new?preset=careful&loss=rl")
     page.click("text=Seal the batch and train")
     page.wait_for_selector(".state-waiting, .state-held", timeout=240_000)
