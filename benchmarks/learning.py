@@ -66,9 +66,7 @@ def run_seed(seed: int, *, minutes: float, home: Path) -> dict[str, Any]:
     return result
 
 
-async def measure(
-    checkpoint: str, exercises: list[Exercise], *, url: str, auth: httpx.Auth
-) -> dict[str, Any]:
+async def measure(checkpoint: str, exercises: list[Exercise], *, url: str, auth: httpx.Auth) -> dict[str, Any]:
     """How many of the answers work, with the 95 % Wilson interval, and to which problems."""
     bench, gate = Workbench(), asyncio.Semaphore(TOGETHER)
     async with httpx.AsyncClient(base_url=url, auth=auth, timeout=120, trust_env=False) as client:
