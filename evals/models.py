@@ -8,24 +8,41 @@ from registry.tenancy import TenantModel
 
 
 class Benchmark(TenantModel):
-    """A named, versioned problem set; immutable once it has problems and a digest."""
+    """A named, versioned problem set; immutable once it has problems and a digest.
 
-    name = models.CharField(max_length=100)
+    One that came in with a run from elsewhere says so in `origin`. It has no digest and grows with the runs on it, which
+    may each hold a part of it. Its `version` counts here; the writer's own is `origin_version`.
+    """
+
+    name = models.CharField(max_length=200)
     version = models.PositiveIntegerField(default=1)
     description = models.TextField(default="", blank=True)
     is_held_out = models.BooleanField(default=True)  # live turns may not link to it, and nothing trains on it
     digest = models.CharField(max_length=64, default="", blank=True)
+    origin = models.CharField(max_length=40, default="", blank=True)  # a format, e.g. "lm_eval"; "": made here
+    origin_name = models.CharField(max_length=300, default="", blank=True)  # as the writer has it, e.g. "gsm8k"
+    origin_version = models.CharField(max_length=100, default="", blank=True)  # as the writer has it, e.g. "3.0"
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "name", "version"], name="benchmark_version")]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name", "version"], name="benchmark_version"),
+            models.UniqueConstraint(
+                fields=["project", "origin", "origin_name", "origin_version"],
+                condition=~Q(origin=""),
+                name="imported_benchmark",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
 
 
 class Problem(TenantModel):
-    """One item. Exactly one of `messages` and `prompt`; `tests` is what the scorer runs."""
+    """One item. One of `messages` and `prompt`, or neither where a run from elsewhere did not bring the text.
+
+    `tests` is what the scorer runs.
+    """
 
     benchmark = models.ForeignKey(Benchmark, on_delete=models.CASCADE, related_name="problems")
     problem_id = models.CharField(max_length=128)
@@ -39,7 +56,7 @@ class Problem(TenantModel):
         constraints = [
             models.UniqueConstraint(fields=["benchmark", "problem_id"], name="problem_in_benchmark"),
             models.CheckConstraint(
-                condition=Q(messages__isnull=True) ^ Q(prompt__isnull=True), name="messages_or_prompt"
+                condition=Q(messages__isnull=True) | Q(prompt__isnull=True), name="messages_or_prompt"
             ),
         ]
 
@@ -54,15 +71,26 @@ class RunState(models.TextChoices):
 
 
 class EvalRun(TenantModel):
-    """One checkpoint, or one external model, measured on one benchmark."""
+    """One checkpoint, or one external model, measured on one benchmark.
+
+    A run from elsewhere may have several scorers; `scorer` is the one that stands for it. `started_at` is when it began
+    here, for an import when it came in; `measured_at` is when its writer says that it began.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
     benchmark = models.ForeignKey(Benchmark, on_delete=models.PROTECT, related_name="runs")
     checkpoint = models.CharField(max_length=100, null=True)  # <policy>@<version>
-    model = models.CharField(max_length=200, null=True)
-    scorer = models.CharField(max_length=60)
+    model = models.CharField(max_length=300, null=True)
+    scorer = models.CharField(max_length=200)
     sampling = models.JSONField(default=dict)
     source = models.JSONField(default=dict)  # {"format", "writer_version", "sha256"} of an import
+    source_key = models.CharField(max_length=64, null=True)  # of an import: the same when it comes again
+    writer_run_id = models.CharField(max_length=300, default="", blank=True)  # "": the writer gave none
+    measured_at = models.DateTimeField(null=True)  # None: measured here, or the writer does not say
+    claims = models.JSONField(default=list)  # what the file states about itself: evals.importers.record.Claim
+    notes = models.JSONField(default=list)  # missing, odd, assumed: evals.importers.record.Note
+    settings = models.JSONField(default=dict)  # sampling, seeds, epochs, as the writer has them
+    raw = models.JSONField(default=dict)  # what the file says of the run as a whole, unknown fields included
     state = models.CharField(max_length=8, choices=RunState, default=RunState.RUNNING)
     started_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True)
@@ -73,10 +101,16 @@ class EvalRun(TenantModel):
             models.Index(fields=["project", "benchmark", "checkpoint"], name="run_by_checkpoint"),
             models.Index(fields=["project", "checkpoint", "-started_at"], name="run_of_checkpoint"),
             models.Index(fields=["project", "model", "-started_at"], name="run_of_model"),
+            models.Index(fields=["project", "-started_at"], name="run_by_time"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "source_key"], condition=Q(source_key__isnull=False), name="one_import_of_a_run"
+            )
         ]
 
     def __str__(self) -> str:
-        return f"{self.checkpoint or self.model} on {self.benchmark}"
+        return f"{self.checkpoint or self.model or 'unnamed model'} on {self.benchmark}"
 
 
 class ScoreStatus(models.TextChoices):
@@ -92,11 +126,12 @@ class Score(TenantModel):
     run = models.ForeignKey(EvalRun, on_delete=models.CASCADE, null=True, related_name="scores")
     problem = models.ForeignKey(Problem, on_delete=models.PROTECT, null=True, related_name="scores")
     turn_ref = models.CharField(max_length=128, null=True)
-    scorer = models.CharField(max_length=60)
+    scorer = models.CharField(max_length=200)
     scorer_version = models.CharField(max_length=20, default="1")
     repeat = models.PositiveIntegerField(default=0)
     status = models.CharField(max_length=8, choices=ScoreStatus)
     value = models.FloatField(null=True)
+    raw_score = models.JSONField(null=True)  # before it was brought to [0, 1], where that differs: "C", 7 of 10
     explanation = models.TextField(default="", blank=True)
     parts = models.JSONField(default=dict)
     output = models.TextField(default="", blank=True)
@@ -104,6 +139,8 @@ class Score(TenantModel):
     cost_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)  # None: unpriced
     latency_ms = models.FloatField(null=True)
     sandbox_level = models.CharField(max_length=40, default="", blank=True)
+    slices = models.JSONField(default=dict)  # of this answer, beside those of its problem
+    raw = models.JSONField(default=dict)  # the record as an imported file has it
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -162,9 +199,36 @@ class JudgeVersion(TenantModel):
         return f"{self.name} ({self.model})"
 
 
-class Comparison(TenantModel):
-    """Two completions to one prompt with a verdict; by a judge (both orders must agree), a person or the tests."""
+class ComparisonSet(TenantModel):
+    """The comparisons of one imported file: votes of people or of other judges, kept apart from those made here."""
 
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    benchmark = models.ForeignKey(Benchmark, on_delete=models.PROTECT, related_name="comparison_sets")
+    source = models.JSONField(default=dict)  # {"format", "writer_version", "sha256"}
+    source_key = models.CharField(max_length=64)
+    writer_run_id = models.CharField(max_length=300, default="", blank=True)
+    claims = models.JSONField(default=list)
+    notes = models.JSONField(default=list)
+    state = models.CharField(max_length=8, choices=RunState, default=RunState.RUNNING)
+    started_at = models.DateTimeField(auto_now_add=True)  # when it came in
+    finished_at = models.DateTimeField(null=True)
+    error = models.TextField(default="", blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-started_at"], name="comparison_set_by_time")]
+        constraints = [models.UniqueConstraint(fields=["project", "source_key"], name="one_import_of_comparisons")]
+
+    def __str__(self) -> str:
+        return f"comparisons on {self.benchmark}"
+
+
+class Comparison(TenantModel):
+    """Two completions to one prompt with a verdict; by a judge (both orders must agree), a person or the tests.
+
+    An imported one names its `set` and, instead of a JudgeVersion, the `rater` as the file has it.
+    """
+
+    set = models.ForeignKey(ComparisonSet, on_delete=models.CASCADE, null=True, related_name="comparisons")
     problem = models.ForeignKey(Problem, on_delete=models.PROTECT, null=True, related_name="comparisons")
     left = models.CharField(max_length=200)  # <policy>@<version> or a model's name
     right = models.CharField(max_length=200)
@@ -173,6 +237,13 @@ class Comparison(TenantModel):
     by = models.CharField(max_length=10)  # judge | person | tests
     judge = models.ForeignKey(JudgeVersion, on_delete=models.PROTECT, null=True, related_name="comparisons")
     verdict = models.CharField(max_length=8, choices=VerdictKind)
+    rater = models.CharField(max_length=200, default="", blank=True)  # the judge's or the person's name in the file
+    repeat = models.PositiveIntegerField(default=0)
+    preference = models.FloatField(null=True)  # a soft verdict, P(right wins); None: the verdict is all there is
+    slices = models.JSONField(default=dict)
+    cost_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)  # of an imported one, as reported
+    judged_at = models.DateTimeField(null=True)  # of an imported one, as reported
+    raw = models.JSONField(default=dict)  # the record as an imported file has it
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -183,7 +254,16 @@ class Comparison(TenantModel):
         constraints = [
             models.UniqueConstraint(
                 fields=["problem", "left", "right", "judge"], condition=Q(by="judge"), name="one_verdict_per_judge"
-            )
+            ),
+            models.UniqueConstraint(
+                fields=["set", "problem", "left", "right", "rater", "repeat"],
+                condition=Q(set__isnull=False),
+                name="one_verdict_per_rater",
+            ),
+            models.CheckConstraint(
+                condition=Q(preference__isnull=True) | Q(preference__gte=0, preference__lte=1),
+                name="preference_is_a_share",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
-from evals.models import Comparison, JudgeVersion, VerdictKind
+from evals.models import Comparison, ComparisonSet, JudgeVersion, VerdictKind
 from evals.statistics.bradley_terry import RIDGE, Game, Ranking, rank
 from evals.statistics.wins import WinRate, win_rate
 
@@ -59,8 +59,17 @@ def votes_of_judge(judge: JudgeVersion, *, since: datetime, until: datetime) -> 
 
 
 def votes_of_people(*, since: datetime, until: datetime) -> list[Vote]:
-    """Comparisons that people made. Inside a tenant. Not here: preference signals, which are the product's."""
-    return _votes(Comparison.objects.filter(by="person", created_at__gte=since, created_at__lt=until))
+    """Comparisons that people made here. Inside a tenant.
+
+    Not here: preference signals, which are the product's, and votes from elsewhere, which stay with their set.
+    """
+    made_here = Comparison.objects.filter(by="person", set__isnull=True)
+    return _votes(made_here.filter(created_at__gte=since, created_at__lt=until))
+
+
+def votes_of_set(comparisons: ComparisonSet) -> list[Vote]:
+    """The newest votes of one imported file. Inside a tenant."""
+    return _votes(Comparison.objects.filter(set=comparisons))
 
 
 def _votes(comparisons: QuerySet[Comparison]) -> list[Vote]:

@@ -104,7 +104,8 @@ def votes(a: Name, b: Name, *, since: datetime, until: datetime) -> list[Voted]:
     """Win rates of b over a, each judge version and people apart. Two queries."""
     pair = Q(left=a.text, right=b.text) | Q(left=b.text, right=a.text)
     rows = (
-        Comparison.objects.filter(pair, by__in=("judge", "person"), created_at__gte=since, created_at__lt=until)
+        Comparison.objects.filter(pair, by__in=("judge", "person"), set__isnull=True)
+        .filter(created_at__gte=since, created_at__lt=until)
         .order_by("-created_at", "-id")
         .values_list("judge_id", "left", "verdict", "problem_id")[:MAX_VOTES]
     )

@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import F
 from scipy.special import stdtrit
 
 from console.reads.spending.ledger import Ledger
@@ -58,7 +59,9 @@ def rated(benchmark: Benchmark, ledger: Ledger) -> list[Rated]:
     for run in runs.order_by("-started_at", "-id")[:MAX_RUNS]:
         newest.setdefault(run.checkpoint or run.model or "", run)
     answers: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-    rows = Score.objects.filter(run__in=newest.values()).order_by("run_id", "problem_id", "repeat")
+    rows = Score.objects.filter(run__in=newest.values(), scorer=F("run__scorer")).order_by(
+        "run_id", "problem_id", "repeat"
+    )
     for row in rows.values("run_id", "problem__slices", "value", "latency_ms", "usage", "cost_usd")[:MAX_ANSWERS]:
         answers[row["run_id"]].append(row)
     cards = all_cards()

@@ -41,7 +41,7 @@ CROSS JOIN LATERAL (
 
 
 def answers_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime) -> list[Entry]:
-    """Answers to benchmarks by external models; a run belongs to the hour it started in."""
+    """Answers to benchmarks by external models; a run belongs to the hour it started in. Imported: paid elsewhere."""
     found = rows(
         f"""
         WITH {CARDS}
@@ -50,7 +50,7 @@ def answers_of_models(rates: Mapping[int, Rates], since: datetime, until: dateti
         LEFT JOIN cards ON cards.model = run.model AND date_trunc('hour', run.started_at, 'UTC') >= cards.valid_from
           AND (cards.valid_to IS NULL OR date_trunc('hour', run.started_at, 'UTC') < cards.valid_to)
         WHERE run.project_id = %(project)s AND run.started_at >= %(since)s AND run.started_at < %(until)s
-          AND run.model IS NOT NULL AND of.status <> 'error'
+          AND run.model IS NOT NULL AND of.status <> 'error' AND run.source_key IS NULL
         GROUP BY run.model, cards.id
         """,  # noqa: S608 - literals above
         since,
