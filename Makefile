@@ -56,7 +56,7 @@ imports: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: setup
 	@for script in $(if $(ARGS),$(ARGS:%=benchmarks/%.py),benchmarks/*.py); do echo "== $$script"; \
