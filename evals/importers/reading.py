@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -361,3 +362,50 @@ class _Scanner:
 
 def _kind(value: Any) -> str:
     return {dict: "an object", list: "an array", str: "a string", type(None): "null"}.get(type(value), "a number")
+
+
+def number_of(value: Any) -> float | None:
+    """A finite number, also one written as a string; None for everything else, truth values included."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value) if len(value) < 50 else None
+        except ValueError:
+            return None
+    if not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def count_of(value: Any) -> int | None:
+    """A count of tokens or samples; None where it is unknown or cannot be one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """`value` if it is an object, else an empty one: a field that others may leave out or set to null."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def time_of(value: Any) -> tuple[datetime | None, bool]:
+    """(time in UTC, whether its zone had to be assumed) of RFC 3339 text, or of UNIX seconds; (None, False) else."""
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value.strip())
+            return (found.replace(tzinfo=UTC), True) if found.tzinfo is None else (found.astimezone(UTC), False)
+        except (ValueError, OverflowError):
+            return None, False
+    seconds = number_of(value)
+    try:
+        return (datetime.fromtimestamp(seconds, UTC), False) if seconds is not None else (None, False)
+    except (ValueError, OverflowError, OSError):
+        return None, False
