@@ -53,6 +53,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw_score: Any = None
     explanation: str = ""
     prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None  # instead of `prompt`, where the question is a chat
     reference: str | None = None
     output: str = ""
     slices: dict[str, str] = msgspec.field(default_factory=dict)
@@ -95,6 +96,7 @@ class Run(msgspec.Struct, kw_only=True):
     claims: list[Claim] = msgspec.field(default_factory=list)
     notes: list[Note] = msgspec.field(default_factory=list)
     settings: dict[str, Any] = msgspec.field(default_factory=dict)  # sampling, seeds, epochs, as the file has them
+    raw: dict[str, Any] = msgspec.field(default_factory=dict)  # what else the file says of the run as a whole
 
 
 class Battle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
