@@ -144,7 +144,9 @@ def test_turns_in_reverse_order_with_a_signal_between_make_one_session(send, pro
         assert UserSignal.objects.get().turn == turns[0]
 
 
-@pytest.mark.parametrize("unknown", ["7b1f4c1e-9a52-4f0e-8c53-2f6d0c0c9a11", "00000000-0000-0000-0000-000000000000", "not an id", "theirs"])
+@pytest.mark.parametrize(
+    "unknown", ["7b1f4c1e-9a52-4f0e-8c53-2f6d0c0c9a11", "00000000-0000-0000-0000-000000000000", "not an id", "theirs"]
+)
 def test_signals_for_ids_nobody_here_knows_are_all_parked_alike(unknown, send, project, other_project):
     send(turn("theirs"), to=other_project)
     answer = send(signal(turn=unknown)).json()
