@@ -135,16 +135,23 @@ def outline_of(
     return _Scanner(stream, where).outline(without, not_finite)
 
 
-def elements_at(path: Path, *keys: str) -> Iterator[Any]:
+def elements_at(
+    path: Path,
+    *keys: str,
+    without: Collection[tuple[str, ...]] = (),
+    not_finite: "Counter[str] | None" = None,
+) -> Iterator[Any]:
     """The elements of the array under `keys` of a document of any size, one at a time; nothing where there is none.
 
     Example: of {"results": {"version": 3, "results": [1, 2]}} elements_at(path, "results", "results") gives 1, 2.
+    `without` is that of `outline`, for each element.
     """
     with open_file(path) as file:
         scanner = _Scanner(file, path.name)
         if all(scanner.enter(key) for key in keys) and scanner.peek() == b"[":
-            for number, raw in enumerate(scanner.elements(), start=1):
-                yield parse(raw, where=f"{path.name}, {'.'.join(keys) or 'element'} {number}")
+            for number in scanner.items():
+                scanner.where = f"{path.name}, {'.'.join(keys) or 'element'} {number}"
+                yield scanner.outline(without, not_finite)
 
 
 def elements(stream: IO[bytes], *, where: str) -> Iterator[bytes]:
@@ -260,15 +267,22 @@ class _Scanner:
         self.position += 1
         return found == end
 
-    def elements(self) -> Iterator[bytes]:
+    def items(self) -> Iterator[int]:
+        """The elements of the array that begins here, by number from 1. Whoever asks takes each before the next."""
         self.expect(b"[")
         if self.peek() == b"]":
             self.position += 1
             return
+        number = 1
         while True:
-            yield self.value()
+            yield number
+            number += 1
             if self.separator(b"]"):
                 return
+
+    def elements(self) -> Iterator[bytes]:
+        for _number in self.items():
+            yield self.value()
 
     def enter(self, wanted: str) -> bool:
         """Go to the value under this key of the object that begins here; False where it has none."""
