@@ -1,7 +1,7 @@
 """Inspect's logs: `.eval` archives (deflate or Zstandard, finished or not) and `.json`.
 
 Every sample has one result for each scorer; a scorer whose value is an object gives one for each key, `scorer/key`. An
-epoch is a repeat, counted from 0. NaN and null are Inspect's mark for unscored. Letters are C = 1, P = 1/2, I and N = 0;
+epoch is a repeat, counted from 0. NaN and null are Inspect's mark for unscored. Of letters C is 1, P 1/2, I and N 0;
 another text is a category and stays unscored. The header alone tells what a run says of itself: samples are read only
 when `results` is.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from evals.importers import reading
 from evals.importers.archive import Archive
 from evals.importers.errors import Unreadable
-from evals.importers.fields import cost, identity, text
+from evals.importers.fields import cost, identity, listed, text
 from evals.importers.reading import count_of, mapping, number_of, sequence, time_of
 from evals.importers.record import Claim, Note, Result, Run, Source, Usage
 
@@ -114,7 +114,7 @@ def _object(sample: Any, where: str) -> dict[str, Any]:
 
 
 def _run(path: Path, header: dict[str, Any], present: int | None, samples: Samples) -> Run:
-    spec, stats = mapping(header.get("eval")), mapping(header.get("stats"))
+    spec, stats, plan = (mapping(header.get(name)) for name in ("eval", "stats", "plan"))
     notes = list(_notes_on_header(header))
     run = Run(
         benchmark=text(spec["task"]),
@@ -131,8 +131,7 @@ def _run(path: Path, header: dict[str, Any], present: int | None, samples: Sampl
         notes=notes,
         settings={
             "config": mapping(spec.get("config")),
-            "generate": mapping(spec.get("model_generate_config"))
-            or mapping(mapping(header.get("plan")).get("config")),
+            "generate": mapping(spec.get("model_generate_config")) or mapping(plan.get("config")),
             "task_args": mapping(spec.get("task_args")),
             "dataset": {key: value for key, value in mapping(spec.get("dataset")).items() if key != "sample_ids"},
         },
@@ -176,9 +175,7 @@ def _claims(header: Mapping[str, Any], notes: list[Note]) -> Iterator[Claim]:
         scorer = claimed_scorer(text(one.get("name")), text(one.get("scorer")))
         error = number_of(metrics.get("stderr"))
         if n == 1 and error == 0:
-            notes.append(
-                Note(kind="odd", text=f"{scorer}: a standard error of 0 is stated for one sample; it has none")
-            )
+            notes.append(Note(kind="odd", text=f"{scorer}: the log states a standard error of 0 for one sample"))
             error = None
         for name, value in metrics.items():
             for part, number in value.items() if isinstance(value, dict) else [("", value)]:
@@ -194,8 +191,10 @@ def _claims(header: Mapping[str, Any], notes: list[Note]) -> Iterator[Claim]:
 
 
 def claimed_scorer(name: str, scorer: str) -> str:
-    """How the results name what a header calls (name, scorer): (match, match) and (match1, match) are scorers of their
-    own, (safety, rubric) is the key `safety` of what `rubric` gave."""
+    """How the results name what a header calls (name, scorer).
+
+    (match, match) and (match1, match) are scorers of their own, (safety, rubric) is the key `safety` of what `rubric` gave.
+    """
     return f"{scorer}/{name}" if scorer and name and not name.startswith(scorer) else name or scorer or NO_SCORER
 
 
@@ -262,9 +261,7 @@ def _result(
         repeat=repeat,
         status="scored" if value is not None else "error" if failed else "unscored",
         score=value,
-        raw_score=None
-        if stated is None or (value is not None and stated == value and type(stated) is not bool)
-        else stated,
+        raw_score=None if value is not None and value == stated and not isinstance(stated, bool) else stated,
         explanation=why or text(mapping(score).get("explanation")),
         **_asked(sample),
         reference=_target(sample.get("target")),
@@ -397,11 +394,9 @@ def _notes_on_samples(
 ) -> Iterator[Note]:
     stated = count_of(mapping(header.get("results")).get("total_samples"))
     if stated is not None and stated != present:
-        yield Note(kind="missing", text=f"the log's results are of {stated:,} samples; {present:,} are here")
+        yield Note(kind="missing", text=f"the log's results are of {stated:,} samples; here: {present:,}")
     if repeated:
-        names = ", ".join(dict.fromkeys(repeated[:5])) + (
-            f" and {len(repeated) - 5:,} more" if len(repeated) > 5 else ""
-        )
+        names = listed(dict.fromkeys(repeated))
         yield Note(kind="odd", text=f"ids that more than one sample has, kept apart as id#2, id#3: {names}")
     if not_finite:
         told = ", ".join(f"{times:,} × {name}" for name, times in sorted(not_finite.items()))

@@ -15,7 +15,7 @@ from typing import Any
 
 from evals.importers import reading
 from evals.importers.errors import Unreadable
-from evals.importers.fields import identity, text
+from evals.importers.fields import identity, listed, text
 from evals.importers.reading import count_of, mapping, sequence, time_of
 from evals.importers.record import Claim, Note, Result, Run, Source
 
@@ -413,9 +413,9 @@ def _notes_on_samples(
 ) -> Iterator[Note]:
     repeated = sorted({name for (name, _), times in seen.items() if times > 1})
     if repeated:
-        yield Note(kind="odd", text=f"documents that occur more than once, kept as repeats: {_some(repeated)}")
+        yield Note(kind="odd", text=f"documents that occur more than once, kept as repeats: {listed(repeated)}")
     if expected is not None and expected != len(documents):
-        yield Note(kind="missing", text=f"the results are of {expected:,} documents; {len(documents):,} are here")
+        yield Note(kind="missing", text=f"the results are of {expected:,} documents; here: {len(documents):,}")
     if without:
         yield Note(kind="missing", text=f"{without:,} samples have no metric")
     if not_finite:
@@ -424,7 +424,3 @@ def _notes_on_samples(
 
 def _told(not_finite: "Counter[str]") -> str:
     return ", ".join(f"{times:,} × {name}" for name, times in sorted(not_finite.items()))
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
