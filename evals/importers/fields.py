@@ -37,7 +37,7 @@ def number(value: Any) -> float | None:
 def count(value: Any) -> int | None:
     """A whole number that can count something, also one written as 4.0."""
     found = number(value)
-    return int(found) if found is not None and found.is_integer() and 0 <= found <= MAX_COUNT else None
+    return int(found) if found is not None and found.is_integer() and 0 <= found < MAX_COUNT else None
 
 
 def unit(value: Any) -> float | None:
