@@ -9,6 +9,7 @@ from evals.judging.completer import Prompt
 from evals.models import Benchmark, Comparison, EvalRun, Problem, Score, ScoreStatus
 from evals.refs import BenchmarkRef, ProblemRef, benchmark_ref
 from evals.scorers.scorer import ProblemSpec
+from evals.statistics.means import mean
 from evals.statistics.paired import PairedDifference, paired_difference
 from registry.errors import NotFound
 
@@ -85,24 +86,43 @@ def prompt_of(problem: Problem) -> Prompt:
     """What a completer is asked: the raw text, or the chat."""
     if problem.prompt is not None:
         return problem.prompt
-    assert problem.messages is not None, "the database refuses problems without either"
+    assert problem.messages is not None, "run_benchmark refuses benchmarks whose problems have no text"
     return problem.messages
 
 
 def scores(run: EvalRun) -> dict[str, float | None]:
-    """Problem id -> value, None where the answer is not scored; problems not answered yet are absent.
+    """Problem id -> value by the scorer that stands for the run, None where the answer is not scored.
 
-    Several repeats of a problem are averaged first, so that the problem stays the unit.
+    Problems not answered yet are absent. Repeats of a problem are averaged first, so that the problem stays the unit.
     """
     values: dict[str, list[float | None]] = {}
-    for problem_id, value in Score.objects.filter(run=run).values_list("problem__problem_id", "value"):
+    by_scorer = Score.objects.filter(run=run, scorer=run.scorer)
+    for problem_id, value in by_scorer.values_list("problem__problem_id", "value"):
         values.setdefault(problem_id, []).append(value)
     return {problem_id: _mean_of_scored(repeats) for problem_id, repeats in values.items()}
 
 
+def side_effects(run: EvalRun) -> dict[str, dict[str, float]]:
+    """What comes with the answers: name -> problem -> value, averaged over repeats; what was not measured is absent.
+
+    `empty answers` is 1 where the answer holds nothing but space; `output tokens`; `latency ms`.
+    """
+    found: dict[str, dict[str, list[float]]] = {"empty answers": {}, "output tokens": {}, "latency ms": {}}
+    rows = Score.objects.filter(run=run, scorer=run.scorer, status__in=(ScoreStatus.SCORED, ScoreStatus.UNSCORED))
+    for problem_id, output, usage, latency_ms in rows.values_list(
+        "problem__problem_id", "output", "usage", "latency_ms"
+    ):
+        found["empty answers"].setdefault(problem_id, []).append(float(not output.strip()))
+        if isinstance(tokens := usage.get("output"), int):
+            found["output tokens"].setdefault(problem_id, []).append(float(tokens))
+        if latency_ms is not None:
+            found["latency ms"].setdefault(problem_id, []).append(latency_ms)
+    return {name: {key: mean(values) for key, values in by.items()} for name, by in found.items() if by}
+
+
 def summary(run: EvalRun) -> RunSummary:
-    """Counts and mean of one run."""
-    counts = Score.objects.filter(run=run).aggregate(
+    """Counts and mean of one run, by the scorer that stands for it."""
+    counts = Score.objects.filter(run=run, scorer=run.scorer).aggregate(
         answered=Count("id"),
         refused=Count("id", filter=Q(parts__has_key=REFUSED)),
         **{status: Count("id", filter=Q(status=status)) for status in ScoreStatus.values},

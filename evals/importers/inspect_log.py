@@ -193,7 +193,7 @@ def _claims(header: Mapping[str, Any], notes: list[Note]) -> Iterator[Claim]:
 def claimed_scorer(name: str, scorer: str) -> str:
     """How the results name what a header calls (name, scorer).
 
-    (match, match) and (match1, match) are scorers of their own, (safety, rubric) is the key `safety` of what `rubric` gave.
+    (match, match) and (match1, match) are scorers of their own; (safety, rubric) is the key `safety` of `rubric`.
     """
     return f"{scorer}/{name}" if scorer and name and not name.startswith(scorer) else name or scorer or NO_SCORER
 

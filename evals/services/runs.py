@@ -67,6 +67,9 @@ def run_benchmark(
         sampling=dict(sampling or {}),
         retry_unscored=retry_unscored,
     )
+    without = [key for key, problem in plan.problems.items() if problem.prompt is None and problem.messages is None]
+    if without:
+        raise InvalidInput(f"{benchmark} came in without the text of problem {without[0]}", field="benchmark")
     prompts = {key: prompt_of(problem) for key, problem in plan.problems.items()}
     asked = answers(completer, prompts, sampling or {}, concurrency=concurrency, deadline=deadline)
     with closing(asked):

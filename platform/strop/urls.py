@@ -5,6 +5,7 @@ from django.urls import include, path
 urlpatterns = [
     path("", include("strop.health")),
     path("v1/", include("feedback.api.urls")),
+    path("v1/", include("evals.api.urls")),
     path("v1/", include("rl_online.api.urls")),
     path("api/v1/", include("strop.api.urls")),
     path("", include("console.urls")),

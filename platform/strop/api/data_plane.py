@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from evals.api.wire import RunItem
 from feedback.wire import SignalItem, TurnItem
 
 REF = "#/components/schemas/{name}"
@@ -23,8 +24,8 @@ def template(path: str) -> str:
 
 
 def components() -> dict[str, Any]:
-    """Schemas of a turn and a signal, from the types that parse them."""
-    _, found = msgspec.json.schema_components([TurnItem, SignalItem], ref_template=REF)
+    """Schemas of a turn, a signal and a run, from the types that parse them."""
+    _, found = msgspec.json.schema_components([TurnItem, SignalItem, RunItem], ref_template=REF)
     return found
 
 
@@ -48,6 +49,19 @@ def paths() -> dict[str, Any]:
                     },
                 },
                 responses={"202": _json("What became of every item; sent after the commit", _receipt())},
+            )
+        },
+        "/v1/runs": {
+            "post": _operation(
+                "sendRun",
+                "Send a benchmark run that was made elsewhere; again with the same run_id for more of its results",
+                "ingest",
+                tag="Runs",
+                body=_ref("RunItem"),
+                responses={
+                    "201": _json("It is stored", _run_receipt()),
+                    "200": _json("It was there already: unchanged, or extended by what is new", _run_receipt()),
+                },
             )
         },
         "/v1/chat/completions": {"post": _openai("chatCompletions", "Ask with a chat", ["model", "messages"])},
@@ -163,6 +177,12 @@ def _receipt() -> dict[str, Any]:
         orphans={"type": "integer"},
         items={"type": "array", "items": item},
     )
+
+
+def _run_receipt() -> dict[str, Any]:
+    counts = {name: {"type": "integer"} for name in ("new", "known", "conflicts")}
+    outcome = {"type": "string", "enum": ["imported", "extended", "unchanged"]}
+    return _object(id=_uuid(), benchmark={"type": "string"}, outcome=outcome, results=_object(**counts))
 
 
 def _json(words: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -6,15 +6,49 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strop.commands.base import inside_project, json_option, needs_running, print_json, project_option, table
+from strop.commands.base import inside_project, json_option, needs_running, print_json, project_option, say, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@click.group("import", epilog="Example: strop import realhumaneval FOLDER")
+@click.group("import", epilog="Example: strop import runs logs/")
 def command() -> None:
-    """Bring in turns and signals that were recorded elsewhere."""
+    """Bring in benchmark runs, turns and signals that were recorded elsewhere."""
+
+
+@command.command("runs", epilog="Example: strop import runs logs/ --json")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option("--format", "format_", metavar="NAME", help="Which format it is. Default: what the file looks like.")
+@project_option
+@json_option
+@needs_running
+def runs(path: Path, format_: str | None, project: str | None, as_json: bool) -> None:
+    """Benchmark runs and comparisons of other tools: a file, or all that a folder holds.
+
+    \b
+    Importing again changes nothing; what was cut short goes on. Exit 1 where a file of a known format cannot be read.
+    JSON: {"imported": [{"kind", "id", "benchmark", "name", "outcome", "num_new", "num_known", "num_conflicts"}],
+           "refused": [{"path", "reason"}], "unknown": [PATH]}
+    """
+    from evals.services.importing import import_path
+
+    with inside_project(project) as found:
+        pass
+    with counter("results") as advance:
+        report = import_path(found.id, path, format=format_, on_progress=advance)
+    if as_json:
+        print_json(asdict(report))
+    else:
+        click.echo(
+            table([{key: value for key, value in asdict(one).items() if key != "id"} for one in report.imported])
+        )
+        for refused in report.refused:
+            say(f"not imported: {refused.path}: {refused.reason}")
+        if report.unknown:
+            say(f"of no known format: {', '.join(report.unknown[:5])}{' …' if len(report.unknown) > 5 else ''}")
+    if report.refused:
+        raise SystemExit(1)
 
 
 @command.command("realhumaneval", epilog="Example: strop import realhumaneval data/realhumaneval --json")
@@ -49,5 +83,21 @@ def progress(unit: str) -> "Iterator[Callable[[int, int], None]]":
         def advance(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
+
+        yield advance
+
+
+@contextmanager
+def counter(unit: str) -> "Iterator[Callable[[int], None]]":
+    """advance(done so far, of one file): a count with its rate on standard error, where nobody knows how many come."""
+    from tqdm import tqdm
+
+    with tqdm(unit=unit, unit_scale=True) as bar:
+        last = 0
+
+        def advance(done: int) -> None:
+            nonlocal last
+            bar.update(done - last if done > last else done)
+            last = done
 
         yield advance

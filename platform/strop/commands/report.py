@@ -1,4 +1,6 @@
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group("report", epilog="Example: strop report accept-share --by checkpoint")
 def command() -> None:
-    """Numbers from what users did."""
+    """Numbers from what users did, and runs for other tools."""
 
 
 @command.command("accept-share", epilog="Example: strop report accept-share --by model --source import --json")
@@ -39,4 +41,49 @@ def accept_share(by: "By", source: str | None, project: str | None, as_json: boo
     if as_json:
         return print_json({"groups": groups})
     click.echo(table(groups))
+    return None
+
+
+@command.command("run", epilog="Example: strop report run 0199f0c2-... --as inspect --out logs/")
+@click.argument("run")
+@click.option(
+    "--as",
+    "format_",
+    type=click.Choice(["every-eval-ever", "lm-eval", "inspect"]),
+    default="every-eval-ever",
+    show_default=True,
+    help="The format of which tool.",
+)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write all its files into this folder.")
+@project_option
+@json_option
+@needs_running
+def run(run: str, format_: str, out: Path | None, project: str | None, as_json: bool) -> None:
+    """One benchmark run, made here or imported, as another tool writes it. RUN is its id.
+
+    \b
+    Without --out: its main document, which is JSON, on standard output.
+    With --out: answers and all. JSON: {"files": [PATH]}
+    """
+    from evals.exporters.registry import exporter_named
+    from evals.services.exporting import exported
+
+    with inside_project(project) as found:
+        pass
+    files = exporter_named(format_).files(exported(found, run))
+    if out is None:
+        _name, chunks = next(iter(files))
+        for chunk in chunks:
+            sys.stdout.write(chunk.decode())
+        sys.stdout.write("\n")
+        return None
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, chunks in files:
+        with (out / name).open("wb") as file:
+            file.writelines(chunks)
+        written.append(str(out / name))
+    if as_json:
+        return print_json({"files": written})
+    click.echo("\n".join(written))
     return None
