@@ -11,7 +11,7 @@ from typing import Any
 KNOWN = {
     "type", "required", "properties", "additionalProperties", "items", "enum", "const", "pattern", "oneOf", "allOf",
     "not", "if", "then", "else", "$ref", "$defs", "$schema", "version", "description", "title", "default", "examples",
-    "format",
+    "format", "minimum", "maximum", "minItems",
 }  # fmt: skip
 TYPES: dict[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
@@ -35,6 +35,10 @@ def faults(value: Any, root: dict[str, Any], at: dict[str, Any] | None = None, p
         found.append(f"{place}: {value!r} is none of {rule['enum']}")
     if "const" in rule and value != rule["const"]:
         found.append(f"{place}: {value!r} is not {rule['const']}")
+    if isinstance(value, int | float) and not rule.get("minimum", value) <= value <= rule.get("maximum", value):
+        found.append(f"{place}: {value} is out of range")
+    if isinstance(value, list) and len(value) < rule.get("minItems", 0):
+        found.append(f"{place}: too few")
     if "pattern" in rule and isinstance(value, str) and not re.search(rule["pattern"], value):
         found.append(f"{place}: {value!r} does not match {rule['pattern']}")
     if isinstance(value, dict):
