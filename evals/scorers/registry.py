@@ -1,11 +1,19 @@
 """Scorers by the name that runs, rows and reward specs use."""
 
-from evals.scorers.execution import Executability, UnitTests
+from collections.abc import Callable
+
+from evals.scorers.code_quality import CodeQuality
+from evals.scorers.efficiency import Efficiency
+from evals.scorers.execution import Executability, Generality, TestShare, UnitTests
 from evals.scorers.scorer import Scorer
 
-SCORERS: dict[str, type[Executability] | type[UnitTests]] = {
-    Executability.name: Executability,
-    UnitTests.name: UnitTests,
+SCORERS: dict[str, Callable[[], Scorer]] = {
+    "executability": Executability,
+    "unit_tests": UnitTests,
+    "test_share": TestShare,
+    "generality": Generality,
+    "code_quality": CodeQuality,
+    "efficiency": Efficiency,
 }
 
 

@@ -47,6 +47,11 @@ class Score:
         assert self.value is None or 0 <= self.value <= 1, f"a score of {self.value}"
 
 
+def unscored(reason: str) -> Score:
+    """There is nothing to measure, or no way to measure it here."""
+    return Score(value=None, status=Status.UNSCORED, explanation=reason)
+
+
 class Scorer(Protocol):
     """Measures an output; `name` and `version` are stored with every score, and change when the meaning does."""
 

@@ -20,22 +20,33 @@ def serve(examiner: socket.socket) -> None:
     send(examiner, {"ready": True})
     while (request := receive(examiner)) is not None:
         try:
-            send(examiner, _reply(request, namespace))
+            send(examiner, _reply(request, namespace, examiner))
         except BadFrame as error:
             send(examiner, {"not_plain": str(error)})
 
 
-def _reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
+def _reply(request: dict[str, Any], namespace: dict[str, Any], examiner: socket.socket) -> dict[str, Any]:
+    """A call that is `timed` waits for the examiner to read the clock, before the function and after its result."""
     try:
         if request["do"] == "load":
             exec(compile(request["code"], "<answer>", "exec"), namespace)  # noqa: S102  the one place where answers run
             return {"value": None}
-        result = namespace[request["name"]](*decode(request["args"]), **decode(request["kwargs"]))
-        return {"value": encode(result)}
+        args, kwargs = decode(request["args"]), decode(request["kwargs"])
+        if request["timed"]:
+            _wait(examiner)
+        value = encode(namespace[request["name"]](*args, **kwargs))
+        if request["timed"]:
+            _wait(examiner)
+        return {"value": value}
     except NotPlain as error:
         return {"not_plain": str(error)[:MAX_MESSAGE]}
     except BaseException as error:
         return {"raised": type(error).__name__, "message": _text_of(error)}
+
+
+def _wait(examiner: socket.socket) -> None:
+    send(examiner, {"waiting": True})
+    receive(examiner)
 
 
 def _text_of(error: BaseException) -> str:

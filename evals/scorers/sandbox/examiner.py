@@ -4,22 +4,28 @@ An answer's values arrive as plain data, so `==` here is Python's own. It is con
 imported benchmarks are not ours either, and it is the only process besides the host that holds the verdict's socket.
 
 Tests are {"function": name, "cases": [{"args", "kwargs", "expected" or "raises"}]} or {"function": name, "code":
-source}, in which that function, also called `candidate`, is callable; every top-level `assert` counts as one case, and
-a function `check(candidate)` is called. `setup` is source of ours to run before `code`, for helpers the tests need.
-None loads the answer and asks nothing.
+source}, in which that function, also called `candidate`, is callable; every top-level `assert` counts as one case, as
+does every one in the body of a function `check(candidate)`. `setup` is source of ours to run before `code`, for helpers
+the tests need. {"function": name, "make": source, "sizes": [n, ...]} measures instead: `make(n)` gives the arguments of
+one call, whose CPU time is read from outside. None loads the answer and asks nothing.
 """
 
 import ast
 import builtins
+import hashlib
+import json
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from evals.scorers.sandbox.codec import MAX_DEPTH, NotData, NotPlain, decode, encode
 from evals.scorers.sandbox.wire import BadFrame, receive, send
 
-Verdict = dict[str, Any]  # {"outcome", "detail", "passed", "total"}
+Verdict = dict[str, Any]  # {"outcome", "detail", "results": "1" or "0" for each case, "load_cpu_s", "calls"}
+WAITING, GO = {"waiting": True}, {"go": True}  # of a timed call
+ENOUGH_S = 1.0  # CPU time of a call after which no larger size is asked
 MAX_DETAIL = 1000  # characters
 OUR_DEPTH = 4 * MAX_DEPTH  # of what we send: a test may wrap what the answer returned
 
@@ -40,11 +46,25 @@ class AnswerError(Exception):
     """An exception of the answer whose class is not a built-in one."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timed:
+    """A result and what it cost, in CPU time of the answer's process."""
+
+    value: Any
+    cpu_s: float  # of the call, until its result is ready to be sent
+    around_cpu_s: float  # of taking the arguments and sending the result
+
+
 class Answer:
     """The far side: loads code and calls its functions."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, pid: int) -> None:
         self._channel = channel
+        self._cpu_clock = (~pid << 3) | 2  # MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
+
+    def cpu_s(self) -> float:
+        """CPU time of its process so far; it may run but cannot touch this clock."""
+        return time.clock_gettime(self._cpu_clock)
 
     def wait_until_ready(self) -> bool:
         try:
@@ -60,16 +80,23 @@ class Answer:
 
     def function(self, name: str) -> Callable[..., Any]:
         def remote(*args: Any, **kwargs: Any) -> Any:
-            try:
-                sent = {"args": encode(list(args), depth=OUR_DEPTH), "kwargs": encode(kwargs, depth=OUR_DEPTH)}
-            except NotData as error:
-                raise Unsupported(f"the test passes {error}") from error
-            except NotPlain as error:  # what the test made of values that the answer returned
-                raise AnswerError(str(error)) from error
-            return self._value(self._ask({"do": "call", "name": name, **sent}))
+            return self._value(self._ask(_call(name, args, kwargs, timed=False)))
 
         remote.__name__ = name
         return remote
+
+    def timed_call(self, name: str, args: list[Any]) -> "Timed":
+        """One call and its CPU time. Whatever its process does in the meantime counts, here or there."""
+        before = self.cpu_s()
+        reply = self._ask(_call(name, args, {}, timed=True))
+        started = self.cpu_s()
+        if reply == WAITING:
+            reply = self._ask(GO)
+        ended = self.cpu_s()
+        if reply == WAITING:
+            reply = self._ask(GO)
+        around_cpu_s = self.cpu_s() - before - (ended - started)
+        return Timed(value=self._value(reply), cpu_s=ended - started, around_cpu_s=around_cpu_s)
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -96,6 +123,16 @@ class Answer:
             return decode(reply.get("value"))
         except NotPlain as error:
             raise AnswerError(f"it returned something {error}") from error
+
+
+def _call(name: str, args: Any, kwargs: dict[str, Any], *, timed: bool) -> dict[str, Any]:
+    try:
+        sent = {"args": encode(list(args), depth=OUR_DEPTH), "kwargs": encode(kwargs, depth=OUR_DEPTH)}
+    except NotData as error:
+        raise Unsupported(f"the test passes {error}") from error
+    except NotPlain as error:  # what the test made of values that the answer returned
+        raise AnswerError(str(error)) from error
+    return {"do": "call", "name": name, "timed": timed, **sent}
 
 
 def examine(host: socket.socket, answer: Answer) -> None:
@@ -134,8 +171,10 @@ def verdict_on(answer: Answer, *, code: str, tests: dict[str, Any] | None) -> Ve
 def _prepared(answer: Answer, tests: dict[str, Any] | None) -> Callable[[], Verdict]:
     """Everything about the tests that can fail without the answer, done before it is loaded."""
     if tests is None:
-        return lambda: _verdict("ok", "loaded", passed=1, total=1)
+        return lambda: _verdict("ok", "loaded", results="1")
     call = answer.function(tests["function"])
+    if "sizes" in tests:
+        return _measuring(answer, tests["function"], make=tests["make"], sizes=tests["sizes"])
     if "code" not in tests:
         cases = [_Case.of(tests["function"], case) for case in tests["cases"]]
         if not cases:
@@ -145,8 +184,8 @@ def _prepared(answer: Answer, tests: dict[str, Any] | None) -> Callable[[], Verd
     for statement in ast.parse(tests.get("setup", "")).body:
         _execute(statement, namespace)
     namespace |= {tests["function"]: call, "candidate": call}
-    statements = _statements(tests["code"])
-    if not any(is_case for _, _, is_case in statements):
+    statements = statements_of(tests["code"])
+    if not any(one.is_case for one in statements):
         raise ValueError("they assert nothing")
     return lambda: _run_code(statements, namespace)
 
@@ -171,8 +210,7 @@ class _Case:
 
 
 def _run_cases(call: Callable[..., Any], cases: list[_Case]) -> Verdict:
-    failures = [failure for case in cases if (failure := _failure_of(call, case)) is not None]
-    return _counted(failures, total=len(cases))
+    return _counted([_failure_of(call, case) for case in cases])
 
 
 def _failure_of(call: Callable[..., Any], case: _Case) -> str | None:
@@ -188,32 +226,80 @@ def _failure_of(call: Callable[..., Any], case: _Case) -> str | None:
     return f"{case.shown} returned {_shown(result)}, expected {_shown(case.expected)}"
 
 
-# A statement compiled, its text, and whether it asserts something about the answer.
-_Statement = tuple[ast.stmt, str, bool]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """One statement of tests that are code."""
+
+    node: ast.stmt
+    shown: str
+    is_case: bool  # it asserts something about the answer
 
 
-def _run_code(statements: list[_Statement], namespace: dict[str, Any]) -> Verdict:
-    """Statement by statement: a failing assert does not hide the next, a failing preparation ends it."""
-    passed, failures = 0, []
-    for statement, shown, is_case in statements:
-        try:
-            _execute(statement, namespace)
-        except Exception as error:
-            failures.append(f"{shown}: {_text_of(error)}")
-            if not is_case:
-                break
-            continue
-        passed += is_case
-    return _counted(failures, total=passed + len(failures))
+def _run_code(statements: list[Statement], namespace: dict[str, Any]) -> Verdict:
+    """Statement by statement: a failing assert does not hide the next, a failing preparation fails what is left."""
+    failures: list[str | None] = []  # by case
+    broken = None
+    for statement in statements:
+        failure = broken or _failure_in(statement, namespace)
+        if statement.is_case:
+            failures.append(failure)
+        elif failure:
+            broken = failure
+    return _counted(failures)
 
 
-def _statements(source: str) -> list[_Statement]:
-    """The tests' own statements, then calls of `check(candidate)` and of `test_...()` where they are defined."""
-    found = [(one, ast.get_source_segment(source, one) or "", _asserts(one)) for one in ast.parse(source).body]
-    functions = [one for one, _, _ in found if isinstance(one, ast.FunctionDef)]
-    calls = ["check(candidate)" for one in functions if one.name == "check"]
-    calls += [f"{one.name}()" for one in functions if one.name.startswith("test_") and not one.args.args]
-    return [*found, *((ast.parse(call).body[0], call, True) for call in calls)]
+def _failure_in(statement: Statement, namespace: dict[str, Any]) -> str | None:
+    try:
+        _execute(statement.node, namespace)
+    except Exception as error:
+        return f"{statement.shown}: {_text_of(error)}"
+    return None
+
+
+def statements_of(source: str) -> list[Statement]:
+    """The tests' own statements, then the body of `check(candidate)` and calls of `test_...()` where they are defined.
+
+    Raises SyntaxError.
+    """
+    body = ast.parse(source).body
+    check = next((one for one in body if isinstance(one, ast.FunctionDef) and one.name == "check"), None)
+    tests = [one.name for one in body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
+    return [
+        *(_statement(one, source) for one in body if not (check and _calls_check(one))),
+        *(_in_check(check, source) if check else []),
+        *(Statement(node=ast.parse(f"{name}()").body[0], shown=f"{name}()", is_case=True) for name in tests),
+    ]
+
+
+def _in_check(check: ast.FunctionDef, source: str) -> list[Statement]:
+    """Its statements, each a case of its own; the call as a whole where they cannot stand outside of it."""
+    names = [one.arg for one in check.args.args]
+    needs_a_function = any(isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) for node in _own_nodes(check))
+    if len(names) != 1 or needs_a_function:
+        return [Statement(node=ast.parse("check(candidate)").body[0], shown="check(candidate)", is_case=True)]
+    name = ast.parse(f"{names[0]} = candidate").body[0]
+    body = [_statement(one, source) for one in check.body]
+    return [Statement(node=name, shown=ast.unparse(name), is_case=False), *body]
+
+
+def _calls_check(statement: ast.stmt) -> bool:
+    """A bare `check(f)`: it is put to the answer here, assert by assert."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "check"
+
+
+def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """Everything in its body but what belongs to functions inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _statement(node: ast.stmt, source: str) -> Statement:
+    return Statement(node=node, shown=ast.get_source_segment(source, node) or "", is_case=_asserts(node))
 
 
 def _asserts(statement: ast.stmt) -> bool:
@@ -226,9 +312,48 @@ def _execute(statement: ast.stmt, namespace: dict[str, Any]) -> None:
     exec(compile(ast.Module([statement], []), "<tests>", "exec"), namespace)  # noqa: S102  tests, not answers
 
 
-def _counted(failures: list[str], *, total: int) -> Verdict:
-    detail = failures[0] if failures else f"{total} of {total} cases"
-    return _verdict("wrong" if failures else "ok", detail, passed=total - len(failures), total=total)
+def _counted(failures: list[str | None]) -> Verdict:
+    """A verdict on cases, None for each that passed."""
+    first = next((failure for failure in failures if failure), None)
+    results = "".join("0" if failure else "1" for failure in failures)
+    return _verdict("wrong" if first else "ok", first or f"{len(failures)} of {len(failures)} cases", results=results)
+
+
+def _measuring(answer: Answer, function: str, *, make: str, sizes: list[int]) -> Callable[[], Verdict]:
+    """One call for each size, smallest first, until one takes long; arguments are made before any code is loaded."""
+    namespace: dict[str, Any] = {"__name__": "inputs"}
+    for statement in ast.parse(make).body:
+        _execute(statement, namespace)
+    inputs = [(int(size), list(namespace["make"](int(size)))) for size in sorted(sizes)]
+
+    def exam() -> Verdict:
+        load_cpu_s, calls = answer.cpu_s(), []
+        for size, arguments in inputs:
+            timed = answer.timed_call(function, arguments)
+            costs = {"cpu_s": timed.cpu_s, "around_cpu_s": timed.around_cpu_s}
+            calls.append({"size": size, **costs, "digest": _digest_of(timed.value)})
+            if timed.cpu_s + timed.around_cpu_s > ENOUGH_S:
+                break
+        return {**_verdict("ok", f"{len(calls)} sizes"), "load_cpu_s": load_cpu_s, "calls": calls}
+
+    return exam
+
+
+def _digest_of(value: Any) -> str:
+    """The same for values that are equal up to the ninth digit of a float and the order of a set."""
+    return hashlib.sha256(json.dumps(_canonical(value)).encode()).hexdigest()[:16]
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, dict):
+        return ["dict", sorted(([_canonical(key), _canonical(item)] for key, item in value.items()), key=repr)]
+    if isinstance(value, (set, frozenset)):
+        return ["set", sorted((_canonical(item) for item in value), key=repr)]
+    if isinstance(value, (list, tuple, Iterator)):
+        return [_canonical(item) for item in value]
+    return value if isinstance(value, (str, int, type(None))) else repr(value)
 
 
 def _shown(value: Any) -> str:
@@ -256,5 +381,5 @@ def _instance_of(kind: type[Exception], message: str) -> Exception:
         return AnswerError(f"{kind.__name__}: {message}")
 
 
-def _verdict(outcome: str, detail: str, *, passed: int = 0, total: int = 0) -> Verdict:
-    return {"outcome": outcome, "detail": detail[:MAX_DETAIL], "passed": passed, "total": total}
+def _verdict(outcome: str, detail: str, *, results: str = "") -> Verdict:
+    return {"outcome": outcome, "detail": detail[:MAX_DETAIL], "results": results}

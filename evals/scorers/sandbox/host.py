@@ -67,24 +67,42 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """One measured call."""
+
+    size: int
+    cpu_s: float  # of the answer's process, from arguments that are there to a result that can be sent
+    around_cpu_s: float  # of the same process for the trips of both
+    digest: str  # equal for equal results
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
     """What one run came to."""
 
     outcome: Outcome
     detail: str  # in words, e.g. the first failing case
-    passed: int  # cases
-    total: int  # 0 when nothing was asked
     level: str  # one of LEVELS
-    wall_ms: float
-    cpu_ms: float  # of the answer's process alone
-    output: str  # the first bytes the answer printed
+    results: str = ""  # "1" or "0" for each case; empty when none was asked or it never got to say
+    wall_ms: float = 0.0
+    cpu_ms: float = 0.0  # of the answer's process alone
+    peak_bytes: int = 0  # its resident memory at most, with the interpreter's
+    load_cpu_s: float = 0.0  # of a measurement: until it was loaded
+    calls: tuple[Call, ...] = ()  # of a measurement
+    output: str = ""  # the first bytes the answer printed
+
+    @property
+    def passed(self) -> int:
+        return self.results.count("1")
+
+    @property
+    def total(self) -> int:
+        return len(self.results)
 
 
 def failed(outcome: Outcome, detail: str, *, level: str, wall_ms: float = 0.0) -> Execution:
     """An execution of which nothing came."""
-    return Execution(
-        outcome=outcome, detail=detail, passed=0, total=0, level=level, wall_ms=wall_ms, cpu_ms=0.0, output=""
-    )
+    return Execution(outcome=outcome, detail=detail, level=level, wall_ms=wall_ms)
 
 
 class Sandbox:
@@ -250,11 +268,13 @@ def _execution(said: list[dict[str, Any]], report: dict[str, Any], *, level: str
     return Execution(
         outcome=outcome,
         detail=detail,
-        passed=verdict.get("passed", 0),
-        total=verdict.get("total", 0),
         level=level,
+        results=verdict.get("results", ""),
         wall_ms=report["wall_ms"],
         cpu_ms=report["cpu_ms"],
+        peak_bytes=report["peak_bytes"],
+        load_cpu_s=verdict.get("load_cpu_s", 0.0),
+        calls=tuple(Call(**call) for call in verdict.get("calls", ())),
         output=report["output"],
     )
 

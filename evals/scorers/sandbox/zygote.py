@@ -111,7 +111,10 @@ class Zygote:
         try:
             answer_pid = self._fork(lambda: answer.serve(answer_end), limits, keep=answer_end, output=output_end)
             examiner_pid = self._fork(
-                lambda: examiner.examine(host, examiner.Answer(examiner_end)), limits, keep=host, also=examiner_end
+                lambda: examiner.examine(host, examiner.Answer(examiner_end, answer_pid)),
+                limits,
+                keep=host,
+                also=examiner_end,
             )
         finally:
             for end in (answer_end, examiner_end, host):
@@ -129,6 +132,7 @@ class Zygote:
             "examiner_status": ended[examiner_pid].status,
             "wall_ms": 1000 * (time.monotonic() - started),
             "cpu_ms": ended[answer_pid].cpu_ms,
+            "peak_bytes": ended[answer_pid].peak_bytes,
         }
 
     def _fork(
@@ -196,6 +200,7 @@ class _Watched:
 class _Ended:
     status: int  # negative: the signal it died of
     cpu_ms: float
+    peak_bytes: int  # of resident memory
 
 
 def _end(pids: tuple[int, int]) -> dict[int, _Ended]:
@@ -217,7 +222,9 @@ def _end(pids: tuple[int, int]) -> dict[int, _Ended]:
             return ended
         if pid:
             cpu_ms = 1000 * (used.ru_utime + used.ru_stime)
-            ended[pid] = _Ended(status=os.waitstatus_to_exitcode(status), cpu_ms=cpu_ms)
+            ended[pid] = _Ended(
+                status=os.waitstatus_to_exitcode(status), cpu_ms=cpu_ms, peak_bytes=used.ru_maxrss << 10
+            )
             continue
         for child in _children():
             with contextlib.suppress(ProcessLookupError):

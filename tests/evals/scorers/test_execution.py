@@ -1,6 +1,6 @@
 import pytest
 
-from evals.scorers.execution import Executability, Runner, UnitTests
+from evals.scorers.execution import Executability, Generality, Runner, TestShare, UnitTests
 from evals.scorers.registry import SCORERS, scorer_named
 from evals.scorers.sandbox.confinement import Limits
 from evals.scorers.sandbox.host import Outcome, SandboxUnavailable, failed
@@ -106,6 +106,64 @@ def test_faults_and_timeouts_are_not_remembered(sandbox):
     flaky = FlakySandbox(sandbox, num_faults=2)
     scorer = UnitTests(Runner(flaky))
     assert [scorer.score(PROBLEM, " a + 2").value for _ in range(2)] == [None, 1.0]
+
+
+THREE = ProblemSpec(
+    id="add/3",
+    prompt="def f(a):\n    # f(1) is 3\n    return",
+    tests={"function": "f", "cases": [{"args": [n], "expected": n + 2} for n in (1, 5, 9)]},
+)
+
+
+def test_the_test_share_gives_credit_for_each_case(runner):
+    scorer = TestShare(runner)
+    assert scorer.score(THREE, " a + 2").value == 1.0
+    assert scorer.score(THREE, " a + 2 if a < 9 else 0").value == pytest.approx(2 / 3)
+    assert scorer.score(THREE, " 0").value == 0.0
+    assert scorer.score(THREE, " a + 2 if a < 9 else 0").parts["passed"] == 2
+
+
+def test_an_answer_that_dies_under_a_case_passed_none(runner):
+    score = TestShare(runner).score(THREE, " a + 2 if a < 9 else __import__('os')._exit(0)")
+    assert (score.value, score.parts["outcome"]) == (0.0, "crash")
+
+
+def test_a_preparation_that_fails_fails_the_cases_it_was_for(runner):
+    code = "assert f(1) == 3\nn = f(2)[0]\nassert f(n) == 4\nassert f(5) == 7"
+    problem = ProblemSpec(id="x", prompt="def f(a):\n    return", tests={"function": "f", "code": code})
+    assert TestShare(runner).score(problem, " a + 2").value == pytest.approx(1 / 3)
+
+
+def test_generality_is_for_answers_that_do_more_than_recite(runner):
+    scorer = Generality(runner)
+    assert scorer.score(THREE, " a + 2").value == 1.0
+    assert scorer.score(THREE, " {1: 3}[a]").value == 0.0
+    assert scorer.score(THREE, " 7").value == 0.0  # as many as a constant
+    assert scorer.score(THREE, " a +").value == 0.0
+    assert scorer.score(THREE, " 7").explanation == (
+        "passes 1 of 2 cases that the prompt does not show; a constant would pass 1"
+    )
+
+
+def test_generality_is_unscored_where_the_tests_could_not_tell(runner):
+    score = Generality(runner).score(PROBLEM, " a + 2")
+    assert (score.value, score.status) == (None, Status.UNSCORED)
+    assert score.explanation.startswith("the tests cannot tell")
+
+
+@pytest.mark.parametrize("scorer", [TestShare, Generality])
+def test_a_fault_masks_these_too(scorer, sandbox):
+    score = scorer(Runner(FlakySandbox(sandbox, num_faults=2))).score(THREE, " a + 2")
+    assert (score.value, score.status) == (None, Status.INFRA)
+    assert scorer(Runner(sandbox)).score(ProblemSpec(id="x", prompt=""), "").status is Status.UNSCORED
+
+
+def test_all_that_run_the_output_run_it_once(sandbox):
+    counting = FlakySandbox(sandbox, num_faults=0)
+    runner = Runner(counting)
+    for scorer in (UnitTests, TestShare, Generality, Executability):
+        scorer(runner).score(THREE, " a + 2")
+    assert counting.num_runs == 1
 
 
 def test_scorers_are_found_by_name():

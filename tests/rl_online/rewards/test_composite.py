@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from rl_online.rewards.composite import DEFAULT_BODY, InvalidRewardSpec, parse_reward_spec, reward_of
+from evals.scorers.registry import SCORERS
+from rl_online.rewards.composite import BODIES, DEFAULT_BODY, InvalidRewardSpec, parse_reward_spec, reward_of
 
 DEFAULT = parse_reward_spec(DEFAULT_BODY)
 
@@ -88,3 +89,40 @@ def test_a_wrong_recipe_names_the_field(body, field):
     with pytest.raises(InvalidRewardSpec) as caught:
         parse_reward_spec(body)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("scorers", "field"),
+    [
+        ({"a": {"weight": 1, "optional": 1}}, "scorers.a.optional"),
+        ({"a": {"weight": 1, "needs": ["b"]}}, "scorers.a.needs"),
+        ({"a": {"weight": 1, "needs": {"b": 2}}}, "scorers.a.needs.b"),
+        ({"a": {"weight": 1, "optional": True}}, "scorers"),
+        ({"a": {"weight": 1, "optional": True}, "b": {"weight": -1}}, "scorers.b.weight"),
+        ({"scale": {"weight": 1}}, "scorers.scale"),
+    ],
+)
+def test_optional_scores_must_leave_something_to_weigh(scorers, field):
+    with pytest.raises(InvalidRewardSpec) as caught:
+        spec(scorers=scorers)
+    assert caught.value.field == field
+
+
+def test_an_optional_score_leaves_the_label_as_it_is():
+    # .75 + (1 x .5) x 1.5 / 1
+    mixed = spec(scorers={"tests": {"weight": 1}, "lint": {"weight": 0.5, "optional": True}}, clip=[-9, 9])
+    reward = reward_of(mixed, outcome="accept", scores={"tests": 0.5, "lint": None})
+    assert reward.value == pytest.approx(1.5)
+    assert reward.breakdown["tests"] == {"value": 0.5, "weight": 1.5, "part": 0.75}
+
+
+def test_what_a_score_needs_and_nobody_measured_is_unknown():
+    needy = spec(scorers={"lint": {"weight": 1, "needs": {"runs": 1}}})
+    reward = reward_of(needy, outcome="accept", scores={"lint": 1.0})
+    assert (reward.value, reward.reason) == (None, "unknown: lint")
+    assert reward.breakdown["lint"]["reason"] == "runs was not measured"
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_every_recipe_that_stands_ready_asks_for_scorers_there_are(name):
+    assert parse_reward_spec(BODIES[name]).asked <= SCORERS.keys()

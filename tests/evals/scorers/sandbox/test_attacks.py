@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 
 from evals.scorers.sandbox.confinement import Limits
 from evals.scorers.sandbox.host import Outcome, Sandbox
-from tests.conftest import unavailable
 
 TESTS = {"function": "f", "cases": [{"args": [1], "expected": 3}, {"args": [5], "expected": 7}]}
 ASSERTS = "assert f(1) == 3\nassert f(5) == 7\n"
@@ -27,6 +25,21 @@ FORGERIES = {
     "be equal to everything": "class A:\n    __eq__ = lambda self, other: True\ndef f(a): return A()",
     "be a number equal to everything": "class A(int):\n    __eq__ = lambda self, other: True\ndef f(a): return A(0)",
     "disarm assert": "import builtins, sys, os\nsys.excepthook = lambda *_: os._exit(0)\ndef f(a): return None",
+    "return from an assertion that never fails": (
+        "import unittest\n"
+        "unittest.TestCase.assertEqual = lambda *_: None\n"
+        "unittest.TestCase._callTestMethod = lambda *_: None\n"
+        "def f(a): return None"
+    ),
+    "print the verdict": "print('2 passed: OK', flush=True)\nimport os\nos._exit(0)",
+    "replace what compares": (
+        "import builtins\n"
+        "class int(int):\n"
+        "    __eq__ = __ne__ = lambda self, other: True\n"
+        "    __hash__ = None\n"
+        "builtins.int = int\n"
+        "def f(a): return int(0)"
+    ),
     "read the tests": (
         "import sys, re\n"
         "source = open(sys._getframe().f_code.co_filename).read()\n"
@@ -74,12 +87,40 @@ def in_process_verdict(code: str) -> bool:
     return subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, timeout=20).returncode == 0
 
 
+def printed_verdict(code: str, folder: Path) -> bool:
+    """A third one: unittest in the answer's process, passed when the output ends in OK, as many tools read it."""
+    program = folder / "printed.py"
+    suite = "import unittest\nclass Tests(unittest.TestCase):\n    def test_f(self):\n"
+    suite += "        self.assertEqual(f(1), 3)\n        self.assertEqual(f(5), 7)\n"
+    program.write_text(f"{code}\n{suite}unittest.main()\n")
+    shown = subprocess.run([sys.executable, "-I", program], capture_output=True, text=True, timeout=20)
+    return (shown.stdout + shown.stderr).rstrip().endswith("OK")
+
+
+@pytest.mark.parametrize("code", ["def f(a): return a + 2", "def f(a): return 0"], ids=["right", "wrong"])
+def test_the_simple_harnesses_judge_honest_answers_rightly(code, tmp_path):
+    is_right = "a + 2" in code
+    verdicts = {naive_verdict(code, tmp_path), in_process_verdict(code), printed_verdict(code, tmp_path)}
+    assert verdicts == {is_right}
+
+
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_verdict_cannot_be_forged(name, sandbox, tmp_path):
     code = FORGERIES[name]
-    assert naive_verdict(code, tmp_path) or in_process_verdict(code), "the attack does not work even without a sandbox"
+    is_fooled = naive_verdict(code, tmp_path) or in_process_verdict(code) or printed_verdict(code, tmp_path)
+    assert is_fooled, "the attack does not work even without a sandbox"
     execution = sandbox.run(code, TESTS, limits=QUICK)
     assert execution.outcome in (Outcome.WRONG, Outcome.CRASH)
+
+
+def verdict_on_an_inherited_pipe(code: str) -> str:
+    """The careful simple harness: a pipe of its own for the verdict, whose other end the answer's process holds."""
+    ours, theirs = os.pipe()
+    judge = f"import os\nscope = {{}}\nexec({code!r}, scope)\nif scope['f'](1) == 3: os.write({theirs}, b'ok')"
+    subprocess.run([sys.executable, "-I", "-S", "-c", judge], pass_fds=[theirs], capture_output=True, timeout=20)
+    os.close(theirs)
+    with open(ours, "rb") as pipe:
+        return pipe.read().decode(errors="replace")
 
 
 def test_a_fake_verdict_on_every_descriptor_is_not_heard(sandbox):
@@ -91,6 +132,7 @@ def test_a_fake_verdict_on_every_descriptor_is_not_heard(sandbox):
         "    except OSError: pass\n"
         "def f(a): return 0\n"
     )
+    assert "ok" in verdict_on_an_inherited_pipe(shout), "the attack does not work even without a sandbox"
     assert sandbox.run(shout, TESTS, limits=QUICK).outcome is not Outcome.OK
     assert sandbox.run("def f(a): return a + 2", TESTS).outcome is Outcome.OK
 
@@ -128,14 +170,6 @@ def test_nonsense_on_the_wire_fails_the_answer_and_not_the_sandbox(reply, sandbo
 
 def answers(value):
     return {"function": "f", "cases": [{"args": [], "expected": value}]}
-
-
-@pytest.fixture(scope="module")
-def bwrap():
-    if shutil.which("bwrap") is None:
-        unavailable("bubblewrap is not installed; apt-get install bubblewrap")
-    with Sandbox(level="bwrap") as sandbox:
-        yield sandbox
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +291,11 @@ def test_descriptors_of_the_zygote_are_closed(sandbox):
         "        n += 1\n"
         "    return n"
     )
+    inherited = os.pipe()
+    plain = [sys.executable, "-I", "-S", "-c", look + "\nprint(f())"]
+    assert subprocess.run(plain, pass_fds=inherited, capture_output=True, text=True).stdout == "2\n"
+    for end in inherited:
+        os.close(end)
     assert sandbox.run(look, answers(1)).outcome is Outcome.OK  # the socket to the examiner
 
 
@@ -269,6 +308,10 @@ def test_tests_and_earlier_answers_are_not_in_the_memory_of_an_answer(sandbox):
         "    needle = ''.join(['mark', 'er-7f3a'])\n"
         "    return any(needle in found for found in gc.get_objects() if isinstance(found, (list, tuple, dict)))"
     )
+    shared = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"kept = [{marker!r}]\n{search}\nprint(f())"], capture_output=True, text=True
+    )
+    assert shared.stdout == "True\n", "the search finds nothing even in a process that has the marker"
     assert sandbox.run(search, answers(False)).outcome is Outcome.OK
 
 
@@ -315,24 +358,7 @@ def test_a_child_in_a_session_of_its_own_is_found_and_killed(bare, tmp_path):
     assert not alive(pid_written_to(caught))
 
 
-def test_a_fork_bomb_does_not_start(sandbox):
-    bomb = "import os\nwhile True: os.fork()"
-    execution = sandbox.run(bomb, None, limits=QUICK)
-    assert (execution.outcome, "PermissionError" in execution.detail) == (Outcome.CRASH, True)
-
-
-def test_a_child_that_ignores_signals_still_dies(sandbox):
-    stubborn = (
-        "import signal\n"
-        "for s in range(1, 32):\n"
-        "    try: signal.signal(s, signal.SIG_IGN)\n"
-        "    except OSError: pass\n"
-        "while True: pass"
-    )
-    assert sandbox.run(stubborn, None, limits=Limits(wall_s=0.5)).outcome is Outcome.TIMEOUT
-
-
-def test_threads_work_but_not_without_end(sandbox):
+def test_threads_work(sandbox):
     threads = (
         "import threading\n"
         "def f():\n"
