@@ -154,7 +154,7 @@ def outputs(path: Path, generator: str) -> Iterator[Result]:
 def runs_of_leaderboard(path: Path, source: Source) -> Iterator[Run]:
     """One run without results for each row. A model may stand in two rows (one folder was nested in itself)."""
     named: Counter[str] = Counter()
-    for _, row in rows.csv_rows(path):
+    for place, (_, row) in enumerate(rows.csv_rows(path), start=1):
         model = row.get("") or row.get("name") or next(iter(row.values()), "")
         named[model] += 1
         notes = [Note(kind="missing", text="a leaderboard's row: numbers without the results they come from")]
@@ -162,7 +162,7 @@ def runs_of_leaderboard(path: Path, source: Source) -> Iterator[Run]:
             notes.append(Note(kind="odd", text=f"row {named[model]} of the same name in this file"))
         claims, odd = claims_of(row)
         yield Run(
-            benchmark=BENCHMARK, source=source, model=model or None, run_id=f"{path.name}, {model}, {named[model]}",
+            benchmark=BENCHMARK, source=source, model=model or None, run_id=f"{source.sha256}, row {place}",
             results=(), claims=claims, notes=[*notes, *odd], settings={key: value for key, value in row.items() if key},
         )  # fmt: skip
 

@@ -90,7 +90,7 @@ def recognises(path: Path) -> bool:
 
 
 def by_our_names(path: Path) -> Mapping | None:
-    names = first_names(path)
+    names = first_names(path) if b"problem" in reading.head(path) else set()
     if {"problem", "left", "right", "winner"} <= names:
         return BATTLES
     return RESULTS if {"problem", "score"} <= names else None
@@ -117,7 +117,7 @@ def read(path: Path, mapping: Mapping | None = None) -> Iterator[Run | Battles]:
     source = Source(format=FORMAT, sha256=reading.digest(path))
     benchmark = mapping.benchmark or path.name.partition(".")[0]
     meant = msgspec.to_builtins(mapping)
-    run_id = f"mapping {digest(compact(meant))}"  # another mapping makes another run of the same file
+    run_id = f"{source.sha256}, mapping {digest(compact(meant))}"  # another mapping makes another run of the same file
     if mapping.kind == "battles":
         found = Battles(
             benchmark=benchmark, benchmark_version=mapping.benchmark_version, source=source, run_id=run_id, battles=()

@@ -87,7 +87,6 @@ def runs_of(folder: Path) -> Iterator[Run]:
             benchmark=f"{without_model(name)} [{part}]",
             source=source,
             model=text(adapter.get("model")) or text(adapter.get("model_deployment")) or None,
-            run_id=f"{name} [{part}]",
             claims=claims.get(part, []),
             notes=notes,
             raw={"run_spec": spec, "scenario": scenario_of(folder)},

@@ -73,11 +73,11 @@ def read(path: Path) -> Iterator[Run]:
             "neither promptfoo's JSON (results.version), nor its JSONL (promptIdx), nor its CSV", where=path.name
         )
     results = mapping(document.get("results"))
-    eval_id = text(document.get("evalId")) or path.name
     source = Source(
         format=FORMAT, sha256=reading.digest(path),
         writer_version=text(mapping(document.get("metadata")).get("promptfooVersion")) or None,
     )  # fmt: skip
+    eval_id = text(document.get("evalId")) or source.sha256
     found = {column.place: column for column, *_ in cells(path, document)}
     if not found:
         raise Unreadable("it has no result", where=path.name)

@@ -96,14 +96,13 @@ def run_of_report(path: Path) -> Run:
     outcomes = OUTCOMES_V1 if is_v1 else OUTCOMES
     lists = id_lists(report, suffix="" if is_v1 else "_ids")
     deciding = deciding_lists(lists, outcomes)
-    model, run_id = names_in(path.name)
+    model, run_name = names_in(path.name)
     statuses = [outcomes.get(name, NOT_EVALUATED) for name in deciding.values()]
     total = len(deciding) if is_v1 else count(report.get("total_instances"))
     return Run(
         benchmark=BENCHMARK,
         source=Source(format=FORMAT, sha256=reading.digest(path)),
         model=model,
-        run_id=run_id,
         results=[
             result_of(each, name, outcome, mapping(report.get("failure_reasons")))
             for (each, name), outcome in zip(deciding.items(), statuses, strict=True)
@@ -116,7 +115,7 @@ def run_of_report(path: Path) -> Run:
             ),
             Note(kind="assumed", text="the names of the model and the run are taken from the file's name"),
         ],
-        settings={"schema_version": report["schema_version"]} if "schema_version" in report else {},
+        settings={"run": run_name, "schema_version": report.get("schema_version")},
         raw={key: value for key, value in report.items() if not isinstance(value, list)},
     )
 
@@ -223,8 +222,8 @@ def notes_on_shares(statuses: list[Status], *, resolved: int, total: int | None)
 
 def names_in(name: str) -> tuple[str | None, str | None]:
     """ "org__model-x.run1.json" -> org/model-x and run1; a name without a run names nothing."""
-    model, _, run_id = name.removesuffix(".json").rpartition(".")
-    return (model.replace("__", "/"), run_id) if model and run_id else (None, None)
+    model, _, run = name.removesuffix(".json").rpartition(".")
+    return (model.replace("__", "/"), run) if model and run else (None, None)
 
 
 # --- reports of instances: <model>/<instance>/report.json ---
@@ -240,7 +239,7 @@ def runs_of_folder(folder: Path) -> Iterator[Run]:
         run = run_of_instances(reports, source=Source(format=FORMAT, sha256=reading.digest(*reports)))
         is_named = of_model != folder.parent
         run.model = of_model.name.replace("__", "/") if is_named else None
-        run.run_id = of_model.parent.name if is_named and of_model != folder else None
+        run.settings = {"run": of_model.parent.name if is_named and of_model != folder else None}
         yield run
 
 

@@ -23,6 +23,7 @@ BENCHMARK = "terminal-bench"
 SCORER = "resolved"
 AGENT_FAILED = ("unknown_agent_error", "agent_installation_failed")
 SETTINGS = (
+    "run_id",
     "agent_name",
     "model_name",
     "agent_kwargs",
@@ -67,7 +68,7 @@ def run_of(path: Path) -> Run:
         benchmark_version=text(metadata.get("dataset_version")),
         source=Source(format=FORMAT, sha256=reading.digest(path)),
         model=measured(metadata),
-        run_id=text(metadata.get("run_id")) or text(summary.get("id")) or None,
+        run_id=text(summary.get("id")) or None,
         started_at=instant(metadata.get("start_time")) or seen.started_at,
         claims=claims_of(summary, n=seen.num_trials),
         notes=[*names, *seen.notes(summary)],

@@ -39,7 +39,7 @@ def test_the_leaderboards_number_is_of_all_instances_and_others_have_their_names
 
 def test_model_and_run_are_read_from_the_files_name(samples):
     run, _ = only(samples(REPORT))
-    assert (run.model, run.run_id) == ("org/model-x", "run1")
+    assert (run.model, run.settings["run"]) == ("org/model-x", "run1")
     assert "taken from the file's name" in told(run)
 
 
@@ -124,7 +124,7 @@ def test_unknown_lists_and_fields_of_other_writers_do_no_harm(tmp_path):
     }  # fmt: skip
     run, results = only(written(tmp_path, report))
     assert {result.problem: result.status for result in results} == {"a": "scored", "b": "unscored"}
-    assert run.settings == {"schema_version": "swebench_pro_v1"}
+    assert run.settings["schema_version"] == "swebench_pro_v1"
 
 
 def test_the_report_of_an_instance_tells_which_tests_passed(samples):
@@ -144,7 +144,7 @@ def test_a_folder_of_logs_is_one_run_for_each_model(tmp_path):
         "org/a": [1.0, 0.0],
         "org/b": [1.0],
     }
-    assert runs["org/a"].run_id == "run7"
+    assert runs["org/a"].settings == {"run": "run7"}
 
 
 def test_predictions_alone_have_outputs_and_no_verdict(samples):

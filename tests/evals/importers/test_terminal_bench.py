@@ -84,7 +84,7 @@ def test_a_real_run_gives_its_stated_accuracy_and_names_what_is_missing(samples)
     run, results = only(samples("terminal-bench/droid_gpt5_run1.results.json"))
     assert sum(result.score or 0 for result in results) / len(results) == run.claims[0].value == 0.4875
     assert (run.benchmark, run.benchmark_version, run.model) == ("terminal-bench-core", "0.1.1", "Factory Droid")
-    assert run.run_id == "tb_rc2_g5_1"
+    assert (run.run_id, run.settings["run_id"]) == ("6f7b2575-5549-4c5e-90cf-df1f14d38d98", "tb_rc2_g5_1")
     assert "run_metadata.json names no model" in told(run)
     assert "3 trials ran out of time and are resolved" in told(run)
 
