@@ -179,11 +179,17 @@ class VerdictKind(models.TextChoices):
 
 
 class JudgeVersion(TenantModel):
-    """A judge as it was when it judged: model, prompt and parser. Changing any part makes a new row."""
+    """A judge as it was when it judged. Changing any part makes a new row; the database refuses to change this one."""
 
     name = models.CharField(max_length=100)
     model = models.CharField(max_length=200)
-    prompt_digest = models.CharField(max_length=64)
+    protocol = models.CharField(max_length=10, default="pairwise")  # evals.judging.judge.Protocol
+    endpoint = models.CharField(max_length=300, default="", blank=True)  # see evals.services.completers.completer_of
+    template = models.TextField(default="", blank=True)  # what it is told first; "": the template of its digest
+    rubric = models.TextField(default="", blank=True)  # "": that of the template
+    scale_low = models.FloatField(default=1.0)
+    scale_high = models.FloatField(default=5.0)
+    prompt_digest = models.CharField(max_length=64)  # of template, repair, rubric and scale
     parser_version = models.CharField(max_length=20)
     sampling = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -191,12 +197,180 @@ class JudgeVersion(TenantModel):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["project", "name", "model", "prompt_digest", "parser_version"], name="judge_version"
+                fields=[
+                    "project", "name", "model", "endpoint", "protocol", "prompt_digest", "parser_version", "sampling",
+                ],
+                name="judge_version",
             )
-        ]
+        ]  # fmt: skip
 
     def __str__(self) -> str:
         return f"{self.name} ({self.model})"
+
+    @property
+    def is_pairwise(self) -> bool:
+        return self.protocol == "pairwise"
+
+
+class Subject(models.TextChoices):
+    """What a judge of single answers is shown of live traffic."""
+
+    TURN = "turn"
+    SESSION = "session"
+
+
+class JudgeDuty(TenantModel):
+    """What a judge version has to do and may spend: the part of a judge that people change."""
+
+    judge = models.OneToOneField(JudgeVersion, on_delete=models.CASCADE, related_name="duty")
+    live = models.CharField(max_length=7, choices=Subject, default="", blank=True)  # "": judges no live traffic
+    share = models.FloatField(default=1.0)  # of the turns or sessions, chosen by their id
+    idle_s = models.PositiveIntegerField(default=300)  # a session this long without a turn has ended
+    may_judge_itself = models.BooleanField(default=False)  # shown only: such a judge never has a vote
+    daily_usd = models.DecimalField(max_digits=12, decimal_places=4, null=True)  # None: no limit; days are UTC
+    daily_calls = models.PositiveIntegerField(null=True)
+    changed_by = models.CharField(max_length=200, default="", blank=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(share__gt=0, share__lte=1), name="share_of_live_traffic"),
+        ]
+
+    def __str__(self) -> str:
+        return f"duty of {self.judge}"
+
+
+class Panel(TenantModel):
+    """Several judges of single answers that speak as one; made once, never changed."""
+
+    name = models.CharField(max_length=100)
+    judges = models.JSONField(default=list)  # keys of JudgeVersion
+    quorum = models.PositiveIntegerField(default=2)  # fewer marks make none
+    max_spread = models.FloatField(default=0.5)  # marks further apart make none
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="panel_name_in_project")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RatingState(models.TextChoices):
+    WAITING = "waiting"
+    SCORED = "scored"
+    INVALID = "invalid"  # a reply without a mark that could be read
+    ERROR = "error"  # the judge could not be asked; it can be asked again
+    SKIPPED = "skipped"  # not for this judge, see the reason
+
+
+class LiveRating(TenantModel):
+    """What one judge makes of one settled turn, or of one session as it stood when it ended.
+
+    A session that goes on after it was judged is judged again; the older rating is superseded, and kept.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    judge = models.ForeignKey(JudgeVersion, on_delete=models.PROTECT, related_name="ratings")
+    subject = models.CharField(max_length=7, choices=Subject)
+    subject_ref = models.CharField(max_length=128)  # the sender's id of the turn or session
+    revision = models.CharField(max_length=64, default="", blank=True)  # of a session: its turns when it ended
+    rated = models.CharField(max_length=200, default="", blank=True)  # whose answer: <policy>@<version> or a model
+    num_chars = models.PositiveIntegerField(default=0)  # of the answer
+    state = models.CharField(max_length=8, choices=RatingState, default=RatingState.WAITING)
+    value = models.FloatField(null=True)  # in [0, 1]: 0 is the floor of the scale
+    mark = models.FloatField(null=True)  # on the judge's scale
+    reason = models.TextField(default="", blank=True)  # why there is no value
+    created_at = models.DateTimeField(auto_now_add=True)
+    judged_at = models.DateTimeField(null=True)
+    superseded_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "judge", "subject", "subject_ref", "revision"], name="one_rating_per_revision"
+            ),
+            models.UniqueConstraint(
+                fields=["project", "judge", "subject", "subject_ref"],
+                condition=Q(superseded_at__isnull=True),
+                name="one_current_rating",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="scored", value__gte=0, value__lte=1) | (~Q(state="scored") & Q(value__isnull=True)),
+                name="rating_value_iff_scored",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["project", "subject", "subject_ref"], name="rating_of_subject"),
+            models.Index(fields=["project", "judge", "-created_at"], name="rating_by_judge"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.judge} on {self.subject} {self.subject_ref}: {self.state}"
+
+
+class GoldLabel(TenantModel):
+    """What a person says about a turn or session that judges mark: what judges are held against."""
+
+    subject = models.CharField(max_length=7, choices=Subject)
+    subject_ref = models.CharField(max_length=128)
+    value = models.FloatField()  # in [0, 1]
+    by = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "subject", "subject_ref", "by"], name="one_label_per_person"),
+            models.CheckConstraint(condition=Q(value__gte=0, value__lte=1), name="gold_is_a_share"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by} on {self.subject} {self.subject_ref}: {self.value:g}"
+
+
+class AnchorSet(TenantModel):
+    """Items that a judge is shown again and again, to see whether it still says the same. Never changed."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    name = models.CharField(max_length=100)
+    version = models.PositiveIntegerField(default=1)
+    items = models.JSONField(default=list)  # see evals.judging.anchors
+    digest = models.CharField(max_length=64)
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name", "version"], name="anchor_set_version")]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+class AnchorRun(TenantModel):
+    """One judge on one anchor set, once; nothing is taken from the cache."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    judge = models.ForeignKey(JudgeVersion, on_delete=models.PROTECT, related_name="anchor_runs")
+    anchors = models.ForeignKey(AnchorSet, on_delete=models.PROTECT, related_name="runs")
+    state = models.CharField(max_length=8, choices=RunState, default=RunState.RUNNING)
+    results = models.JSONField(default=dict)  # key of the item -> {"state", "value" in [0, 1] or null}
+    error = models.TextField(default="", blank=True)
+    requested_by = models.CharField(max_length=200)
+    requested_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["judge", "anchors"], condition=Q(state="running"), name="one_anchor_run_at_a_time"
+            ),
+        ]
+        indexes = [models.Index(fields=["project", "judge", "-requested_at"], name="anchors_by_judge")]
+
+    def __str__(self) -> str:
+        return f"{self.judge} on {self.anchors}: {self.state}"
 
 
 class ComparisonSet(TenantModel):
@@ -271,25 +445,42 @@ class Comparison(TenantModel):
 
 
 class JudgeCall(TenantModel):
-    """One request to a judge, in one order, with its raw answer."""
+    """One request to a judge, with its raw answer: in one order of a comparison, for a rating, or for an anchor."""
 
-    comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="calls")
+    comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, null=True, related_name="calls")
+    rating = models.ForeignKey(LiveRating, on_delete=models.CASCADE, null=True, related_name="calls")
+    anchor_run = models.ForeignKey(AnchorRun, on_delete=models.CASCADE, null=True, related_name="calls")
     judge = models.ForeignKey(JudgeVersion, on_delete=models.PROTECT, related_name="calls")
-    order = models.CharField(max_length=2)  # lr: left shown as A; rl: right shown as A
+    order = models.CharField(max_length=2, default="", blank=True)  # lr: left shown as A; rl: right shown as A
     cache_key = models.CharField(max_length=64)
-    verdict = models.CharField(max_length=8, choices=VerdictKind)
+    verdict = models.CharField(max_length=8, choices=[*VerdictKind.choices, ("scored", "Scored")])
+    value = models.FloatField(null=True)  # of a rating, in [0, 1]
+    mark = models.FloatField(null=True)  # of a rating, on the judge's scale
     raw = models.TextField(default="", blank=True)
     error = models.TextField(default="", blank=True)
     usage = models.JSONField(default=dict)
     cost_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
     latency_ms = models.FloatField(null=True)
+    is_cached = models.BooleanField(default=False)  # said before, and not asked again: no call, and no cost
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        indexes = [models.Index(fields=["project", "-created_at"], name="call_by_time")]
+        indexes = [
+            models.Index(fields=["project", "-created_at"], name="call_by_time"),
+            models.Index(fields=["project", "cache_key"], condition=Q(is_cached=False), name="call_by_key"),
+            models.Index(fields=["project", "judge", "-created_at"], name="call_by_judge"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(comparison__isnull=False, rating__isnull=True, anchor_run__isnull=True)
+                | Q(comparison__isnull=True, rating__isnull=False, anchor_run__isnull=True)
+                | Q(comparison__isnull=True, rating__isnull=True, anchor_run__isnull=False),
+                name="call_of_one_thing",
+            )
+        ]
 
     def __str__(self) -> str:
-        return f"{self.order}: {self.verdict}"
+        return f"{self.order or 'rating'}: {self.verdict}"
 
 
 class CanaryRun(TenantModel):

@@ -11,6 +11,14 @@ Prompt = Messages | str  # or raw text to continue, no template applied
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TokenChoices:
+    """One token of an answer, and what could have stood there."""
+
+    token: str
+    top: Mapping[str, float] = field(default_factory=dict)  # token -> log probability
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
     """One answer and what it took."""
 
@@ -20,6 +28,7 @@ class Completion:
     latency_ms: float | None = None
     origin: str = ""  # the model or checkpoint that says it answered
     finish_reason: str | None = None
+    tokens: Sequence[TokenChoices] = ()  # only where they were asked for
 
 
 class CompletionFailed(Exception):

@@ -7,14 +7,16 @@ invalid reply or a failed request makes the pair invalid or error: counted, neve
 import hashlib
 import json
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from evals.judging.completer import Completer, Completion, CompletionFailed, Messages
-from evals.judging.prompt import PROMPT_DIGEST, judge_messages, repair_messages
-from evals.judging.verdict import PARSER_VERSION, Verdict, parse_verdict
+from evals.judging.judge import Judge
+from evals.judging.prompt import judge_messages
+from evals.judging.rubrics import repair_messages
+from evals.judging.verdict import Verdict, parse_verdict
 
 ORDERS = ("lr", "rl")  # left shown as A, right shown as A
 
@@ -30,17 +32,6 @@ class PairVerdict(StrEnum):
     @property
     def is_decided(self) -> bool:
         return self not in (PairVerdict.INVALID, PairVerdict.ERROR)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Judge:
-    """A judge as it is when it judges; changing any part makes another judge."""
-
-    name: str
-    model: str  # as it will be asked for, with its snapshot
-    sampling: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "max_tokens": 300})
-    prompt_digest: str = PROMPT_DIGEST
-    parser_version: str = PARSER_VERSION
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +90,7 @@ async def judge_pair(
     for order in ORDERS:
         key = cache_key(judge, pair, order=order)
         if (known := cache.get(key)) is not None:
-            made = [known]
+            made = [as_cached(known)]
         else:
             made = await _ask(completer, judge, pair, order=order, key=key)
         calls += made
@@ -107,6 +98,11 @@ async def judge_pair(
         if made[-1].verdict.is_decided:
             cache[key] = made[-1]
     return Judgement(pair=pair, verdict=combined(decisive[0].side, decisive[1].side), calls=tuple(calls))
+
+
+def as_cached(call: Call) -> Call:
+    """Said before: nothing was asked, nothing was paid, and how long it took then says nothing about now."""
+    return replace(call, is_cached=True, cost_usd=Decimal(0), usage={}, latency_ms=None)
 
 
 def late(pair: Pair, why: str) -> Judgement:
@@ -126,24 +122,27 @@ def combined(first: PairVerdict, second: PairVerdict) -> PairVerdict:
 def cache_key(judge: Judge, pair: Pair, *, order: str, repeat: int = 0) -> str:
     """Everything that could change the reply: judge, prompt, parser, settings, task, answers, order and sample."""
     parts = [
-        judge.model, judge.prompt_digest, judge.parser_version, dict(judge.sampling), pair.task, pair.left, pair.right,
-        order, repeat,
+        judge.endpoint, judge.model, judge.prompt_digest, judge.parser_version, dict(judge.sampling),
+        pair.task, pair.left, pair.right, order, repeat,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 async def _ask(completer: Completer, judge: Judge, pair: Pair, *, order: str, key: str) -> list[Call]:
     shown = (pair.left, pair.right) if order == "lr" else (pair.right, pair.left)
-    request = judge_messages(pair.task, *shown)
+    request = judge_messages(pair.task, *shown, system=judge.system)
     first = await _call(completer, judge, request, order=order, key=key)
     if first.verdict is not Verdict.INVALID:
         return [first]
-    return [first, await _call(completer, judge, repair_messages(request, first.raw), order=order, key=key)]
+    return [
+        first,
+        await _call(completer, judge, repair_messages(request, first.raw, judge.repair), order=order, key=key),
+    ]
 
 
 async def _call(completer: Completer, judge: Judge, request: Messages, *, order: str, key: str) -> Call:
     try:
-        completion: Completion = await completer.complete(request, judge.sampling)
+        completion: Completion = await completer.complete(request, judge.options)
     except CompletionFailed as failure:
         return Call(order=order, cache_key=key, verdict=Verdict.ERROR, error=str(failure))
     return Call(

@@ -6,10 +6,7 @@ itself.
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
-
-from evals.judging.completer import Messages
 
 SYSTEM = (
     "You compare two answers to the same task.\n"
@@ -30,12 +27,7 @@ REPAIR = (
 PROMPT_DIGEST = hashlib.sha256(f"{SYSTEM}\n{REPAIR}".encode()).hexdigest()
 
 
-def judge_messages(task: Any, answer_a: str, answer_b: str) -> list[dict[str, str]]:
+def judge_messages(task: Any, answer_a: str, answer_b: str, *, system: str = SYSTEM) -> list[dict[str, str]]:
     """The request for one order; `task` is the prompt's text or its messages."""
     data = json.dumps({"task": task, "answer_A": answer_a, "answer_B": answer_b}, ensure_ascii=False)
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": data}]
-
-
-def repair_messages(request: Messages, reply: str) -> list[Mapping[str, str]]:
-    """The one more try after a reply without a verdict."""
-    return [*request, {"role": "assistant", "content": reply}, {"role": "user", "content": REPAIR}]
+    return [{"role": "system", "content": system}, {"role": "user", "content": data}]

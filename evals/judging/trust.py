@@ -1,11 +1,12 @@
 """Whether a judge has earned a vote: by agreeing with the tests more than chance would.
 
 A vote is something to be earned with enough pairs; until then the judge's numbers are shown and weigh nothing. A judge
-under which a canary wins can be gamed: it is paused for rewards and gates, however well it agrees.
+under which a canary wins can be gamed, and one that agrees no better than chance on enough pairs says nothing: both are
+paused for rewards and gates. A policy that judges itself never has a vote.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evals.judging.canaries import Standing
 from evals.judging.pairwise import PairVerdict
@@ -13,6 +14,9 @@ from evals.statistics.agreement import Agreement, cohen_kappa
 
 MIN_PAIRS = 20  # fewer make an interval for kappa that means nothing
 PAUSED = "; paused for rewards and gates, because it failed its canaries"
+DISAGREES = "; paused for rewards and gates, because it agrees no better than chance would"
+UNSTABLE = "; paused for rewards and gates, because it no longer says the same about its anchors"
+ITSELF = "; judges its own policy: no vote"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,9 +24,10 @@ class Trust:
     """A judge's verdicts beside those of the tests, on the pairs where both have one."""
 
     agreement: Agreement
+    with_people: Agreement
     num_undecided: int  # invalid or failed judgements, and pairs the tests could not score
     has_vote: bool
-    is_paused: bool  # failed its canaries; has no vote then
+    is_paused: bool  # failed its canaries, disagrees on enough pairs, or has drifted; has no vote then
     sentence: str
 
 
@@ -36,21 +41,55 @@ def verdict_of_tests(left: float | None, right: float | None) -> PairVerdict | N
 
 
 def trust_in(
-    pairs: Sequence[tuple[PairVerdict, PairVerdict | None]], *, canaries: Standing = Standing.NOT_RUN
+    pairs: Sequence[tuple[PairVerdict, PairVerdict | None]],
+    *,
+    people: Sequence[tuple[PairVerdict, PairVerdict | None]] = (),
+    canaries: Standing = Standing.NOT_RUN,
+    is_unstable: bool = False,
 ) -> Trust:
-    """Compare (judge, tests) per pair. Ties and both_bad count as one category: neither side is better.
+    """Compare (judge, tests) per pair, and (judge, person). Ties and both_bad count as one: neither side is better.
 
-    Canaries that were not run, or could not be, leave the vote to the agreement.
+    A vote is earned by agreeing with either and lost by disagreeing with either. Canaries that were not run, or could
+    not be, leave it to the agreement.
     """
-    rated = [(_side(judge), _side(tests)) for judge, tests in pairs if judge.is_decided and tests is not None]
-    agreement = cohen_kappa([judge for judge, _ in rated], [tests for _, tests in rated])
+    agreement, with_people = _agreement(pairs), _agreement(people)
+    reason = ""
+    if canaries.is_paused:
+        reason = PAUSED
+    elif disagrees(agreement) or disagrees(with_people):
+        reason = DISAGREES
+    elif is_unstable:
+        reason = UNSTABLE
     return Trust(
         agreement=agreement,
-        num_undecided=len(pairs) - len(rated),
-        has_vote=has_vote(agreement) and not canaries.is_paused,
-        is_paused=canaries.is_paused,
-        sentence=_sentence(agreement) + (PAUSED if canaries.is_paused else ""),
+        with_people=with_people,
+        num_undecided=len(pairs) - agreement.n,
+        has_vote=(has_vote(agreement) or has_vote(with_people)) and not reason,
+        is_paused=bool(reason),
+        sentence=_said(agreement, with_people) + reason,
     )
+
+
+def without_vote(trust: Trust) -> Trust:
+    """The same judge where it judges its own policy."""
+    return replace(trust, has_vote=False, sentence=trust.sentence + ITSELF)
+
+
+def _agreement(pairs: Sequence[tuple[PairVerdict, PairVerdict | None]]) -> Agreement:
+    rated = [(_side(judge), _side(other)) for judge, other in pairs if judge.is_decided and other is not None]
+    return cohen_kappa([judge for judge, _ in rated], [other for _, other in rated])
+
+
+def _said(agreement: Agreement, with_people: Agreement) -> str:
+    if not with_people.n:
+        return _sentence(agreement, "the tests")
+    people = _sentence(with_people, "people")
+    return f"{_sentence(agreement, 'the tests')}; {people}" if agreement.n else people
+
+
+def disagrees(agreement: Agreement, *, min_pairs: int = MIN_PAIRS) -> bool:
+    """Not above chance although there is enough to see it by; too few pairs, or no kappa, say nothing against it."""
+    return agreement.n >= min_pairs and agreement.kappa_low is not None and agreement.kappa_low <= 0
 
 
 def has_vote(agreement: Agreement, *, min_pairs: int = MIN_PAIRS) -> bool:
@@ -62,10 +101,10 @@ def _side(verdict: PairVerdict) -> str:
     return verdict.value if verdict in (PairVerdict.LEFT, PairVerdict.RIGHT) else "neither"
 
 
-def _sentence(agreement: Agreement) -> str:
+def _sentence(agreement: Agreement, other: str) -> str:
     if agreement.n == 0:
-        return "no pair yet on which both the judge and the tests have a verdict: no vote"
-    agreed = f"agrees with the tests on {agreement.agreement.successes} of {agreement.n} pairs"
+        return f"no pair yet on which both the judge and {other} have a verdict: no vote"
+    agreed = f"agrees with {other} on {agreement.agreement.successes} of {agreement.n} pairs"
     if agreement.kappa is None:
         return f"{agreed}; kappa is undefined because neither ever varies: no vote"
     measured = f"{agreed}, kappa {agreement.kappa:.2f} [{agreement.kappa_low:.2f}, {agreement.kappa_high:.2f}]"

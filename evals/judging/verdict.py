@@ -5,11 +5,11 @@ wrapped in prose or cut off; then `[[A]]`; then prose, anchored on a cue, a conn
 B"). It never goes looking for a first letter: "As a judge, ..." is not a vote for A.
 """
 
-import json
 import re
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
+
+from evals.judging.json_reply import objects_in, value_of, without_objects
 
 PARSER_VERSION = "1"
 
@@ -44,15 +44,13 @@ _PROSE = re.compile(
     r"[\s:*_\"'`(\[]*(?:(?i:answer|response|option|assistant)\s+)?"
     r"(?P<letter>A|B|(?i:(?:a\s+)?(?:tie|draw)|both[ _]bad|neither))\b(?![’'])",
 )
-MAX_OBJECTS = 50  # places in a reply at which JSON is tried
 
 
 def parse_verdict(text: str) -> Verdict:
     """The verdict in a judge's reply; invalid where there is none, or where there are two that differ."""
-    objects = list(_objects(text))
-    in_json = [value for found, _ in objects if (value := _verdict_of(found)) is not None]
-    for _, span in reversed(objects):  # an object without a verdict may be the request, echoed
-        text = text[: span.start] + text[span.stop :]
+    objects = list(objects_in(text))
+    in_json = [value for found, _ in objects if (value := value_of(found, "verdict")) is not None]
+    text = without_objects(text, objects)
     for found in (in_json, _CUT_OFF.findall(text), _BRACKETS.findall(text), _in_prose(text)):
         verdicts = {spelled for word in found if (spelled := _spelled(word)) is not None}
         if found:
@@ -65,28 +63,6 @@ def _spelled(word: Any) -> Verdict | None:
         return None
     plain = word.strip().strip("[]*\"'`. ").lower().removeprefix("answer ").removeprefix("a ")
     return _SPELLINGS.get(plain)
-
-
-def _verdict_of(found: dict[str, Any]) -> Any:
-    return next((value for key, value in found.items() if key.lower() == "verdict"), None)
-
-
-def _objects(text: str) -> Iterator[tuple[dict[str, Any], slice]]:
-    """Outermost JSON objects in the text, and where they stand."""
-    decoder, start = json.JSONDecoder(strict=False), text.find("{")
-    for _ in range(MAX_OBJECTS):
-        if start < 0:
-            return
-        try:
-            found, end = decoder.raw_decode(text, start)
-        except RecursionError:
-            return
-        except ValueError:
-            end = start + 1
-        else:
-            if isinstance(found, dict):
-                yield found, slice(start, end)
-        start = text.find("{", end)
 
 
 def _in_prose(text: str) -> list[str]:

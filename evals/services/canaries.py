@@ -12,12 +12,16 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from evals.judging.canaries import Standing, canary_report, run_canaries
+from evals.judging.canaries import Standing, canary_report, rate_canaries, rating_report, run_canaries
 from evals.judging.completer import Completer
-from evals.judging.pairwise import Call, Judge, Judgement
+from evals.judging.judge import Judge
+from evals.judging.pairwise import Call, Judgement
+from evals.judging.pointwise import Rating, RatingCall, RatingState
 from evals.judging.verdict import Verdict
 from evals.models import CanaryRun, JudgeVersion, RunState
+from evals.services.budgets import within_budget
 from evals.services.completers import completer_of
+from evals.services.judges import judge_of
 from evals.services.runs import storable
 from jobs.services import ClaimedJob, enqueue
 from registry.errors import Conflict, InvalidInput
@@ -47,21 +51,23 @@ def canaries_job(job: ClaimedJob) -> None:
         completer, refusal = _completer(run.judge)
     if run.state != RunState.RUNNING:
         return
-    judgements = asyncio.run(_ask(completer, judge_of(run.judge))) if completer else []
+    asked = asyncio.run(_ask(completer, judge_of(run.judge))) if completer else []
     with job.effect(), tenant(job.project_id):
         if completer:
-            finish(run, judgements)
+            finish(run, asked)
         else:
             run.state, run.error, run.finished_at = RunState.FAILED, refusal, timezone.now()
             run.save(update_fields=["state", "error", "finished_at"])
 
 
-def finish(run: CanaryRun, judgements: Sequence[Judgement]) -> None:
+def finish(run: CanaryRun, asked: Sequence[Judgement] | Sequence[Rating]) -> None:
     """Write what the canaries came to. Inside a tenant."""
-    report = canary_report(judgements)
-    costs = [call.cost_usd for judgement in judgements for call in judgement.calls if _may_be_paid(call)]
+    judgements = [one for one in asked if isinstance(one, Judgement)]
+    ratings = [one for one in asked if isinstance(one, Rating)]
+    report = rating_report(ratings) if ratings else canary_report(judgements)
+    costs = [call.cost_usd for one in asked for call in one.calls if _may_be_paid(call)]
     priced = [cost for cost in costs if cost is not None]
-    run.results = [_result(one) for one in judgements]
+    run.results = [_result(one) for one in judgements] + [_rating_result(one) for one in ratings]
     run.standing, run.sentence = report.standing.value, report.sentence
     run.num_calls, run.num_unpriced = len(costs), len(costs) - len(priced)
     run.cost_usd = sum(priced, Decimal(0)) if priced else None
@@ -72,9 +78,10 @@ def finish(run: CanaryRun, judgements: Sequence[Judgement]) -> None:
     audit("finish canaries", "judge", judge.pk, actor=run.requested_by, after=after, reason=report.sentence)
 
 
-def _may_be_paid(call: Call) -> bool:
+def _may_be_paid(call: Call | RatingCall) -> bool:
     """A request without a reply is not billed; one that was given up may have been answered for all we know."""
-    return call.verdict is not Verdict.ERROR or call.is_late
+    is_lost = call.verdict is Verdict.ERROR if isinstance(call, Call) else call.state is RatingState.ERROR
+    return not is_lost or call.is_late
 
 
 def standings(judges: Iterable[JudgeVersion]) -> dict[int, Standing]:
@@ -91,17 +98,6 @@ def standing_of(judge: JudgeVersion) -> Standing:
     return standings([judge]).get(judge.pk, Standing.NOT_RUN)
 
 
-def judge_of(version: JudgeVersion) -> Judge:
-    """The row as the judging code knows it."""
-    return Judge(
-        name=version.name,
-        model=version.model,
-        sampling=version.sampling,
-        prompt_digest=version.prompt_digest,
-        parser_version=version.parser_version,
-    )
-
-
 def _by_weight(row: tuple[int, str, Any]) -> tuple[bool, Any]:
     """Inconclusive runs first, then by time: what comes last counts."""
     return row[1] != Standing.INCONCLUSIVE, row[2]
@@ -109,14 +105,16 @@ def _by_weight(row: tuple[int, str, Any]) -> tuple[bool, Any]:
 
 def _completer(judge: JudgeVersion) -> tuple[Completer | None, str]:
     try:
-        return completer_of(judge), ""
+        return within_budget(judge, completer_of(judge)), ""
     except InvalidInput as error:
         return None, error.message
 
 
-async def _ask(completer: Completer, judge: Judge) -> list[Judgement]:
+async def _ask(completer: Completer, judge: Judge) -> list[Judgement] | list[Rating]:
     async with completer:
-        return await run_canaries(completer, judge, timeout_s=TIMEOUT_S)
+        if judge.protocol.is_pairwise:
+            return await run_canaries(completer, judge, timeout_s=TIMEOUT_S)
+        return await rate_canaries(completer, judge, timeout_s=TIMEOUT_S)
 
 
 def _result(judgement: Judgement) -> dict[str, Any]:
@@ -131,5 +129,23 @@ def _result(judgement: Judgement) -> dict[str, Any]:
                 "error": storable(call.error),
             }
             for call in judgement.calls
+        ],
+    }
+
+
+def _rating_result(rating: Rating) -> dict[str, Any]:
+    return {
+        "name": rating.item.key,
+        "verdict": rating.state.value,
+        "value": rating.value,
+        "calls": [
+            {
+                "order": "",
+                "verdict": call.state.value,
+                "mark": call.mark,
+                "raw": storable(call.raw)[:4000],
+                "error": storable(call.error or call.fault),
+            }
+            for call in rating.calls
         ],
     }

@@ -16,11 +16,18 @@ import httpx
 from django.conf import settings
 from django.utils import timezone
 
-from evals.judging.completer import Completion, CompletionFailed, CompletionRefused, Prompt
-from evals.judging.prompt import PROMPT_DIGEST
-from evals.judging.verdict import PARSER_VERSION
+from evals.judging.completer import (
+    Completer,
+    Completion,
+    CompletionFailed,
+    CompletionRefused,
+    Prompt,
+    TokenChoices,
+)
+from evals.judging.scripted import ScriptedCompleter
 from evals.models import JudgeVersion
 from evals.services.event_streams import CONTENT_TYPE, reply_of_stream
+from evals.services.judges import SCRIPTED, is_as_it_was
 from registry import outbound
 from registry.auth import internal_token
 from registry.errors import InvalidInput, StropError
@@ -123,7 +130,7 @@ class HttpCompleter:
             choice = reply["choices"][0]
             text = choice["text"] if is_raw else choice["message"]["content"]
             usage, origin = reply.get("usage"), str(reply.get("model") or self.model)
-            reason = choice.get("finish_reason")
+            reason, tokens = choice.get("finish_reason"), _tokens(choice.get("logprobs"))
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise CompletionFailed("the reply has no choice with a text") from error
         if not isinstance(text, str):
@@ -136,6 +143,7 @@ class HttpCompleter:
             latency_ms=latency_ms,
             origin=origin,
             finish_reason=reason,
+            tokens=tokens,
         )
 
 
@@ -163,21 +171,40 @@ def judge_completer(project_id: UUID, *, base_checkpoint: str) -> HttpCompleter:
     )
 
 
-def completer_of(judge: JudgeVersion) -> HttpCompleter:
-    """Asks the model this judge is made of: the judge of the settings, or a checkpoint through our gateway.
+def completer_of(judge: JudgeVersion) -> Completer:
+    """Asks the model this judge is made of: a script, the address it names, the judge of the settings, or a checkpoint
+    through our gateway.
 
     Raises InvalidInput where the version cannot judge any more: other settings now, or another prompt or parser.
     """
-    if (judge.prompt_digest, judge.parser_version) != (PROMPT_DIGEST, PARSER_VERSION):
+    if not is_as_it_was(judge):
         raise InvalidInput("this version was asked with another prompt or parser; judge again to make a new version")
+    if judge.endpoint == SCRIPTED:
+        return ScriptedCompleter(judge.model.removeprefix("scripted/"), low=judge.scale_low, high=judge.scale_high)
+    if judge.endpoint:
+        return HttpCompleter(
+            base_url=judge.endpoint,
+            model=judge.model,
+            headers=_key_headers(judge.endpoint),
+            prices=prices_of(judge.project_id, judge.model),
+        )
     if settings.JUDGE_URL and judge.model == settings.JUDGE_MODEL:
         return judge_completer(judge.project_id, base_checkpoint="")
     try:
         parse_checkpoint_name(judge.model)
     except InvalidInput:
-        now = settings.JUDGE_MODEL if settings.JUDGE_URL else "no judge but the policy's own base"
+        now = settings.JUDGE_MODEL if settings.JUDGE_URL else "no judge"
         raise InvalidInput(f"{judge.model} cannot be asked: the settings (STROP_JUDGE_URL) name {now}") from None
     return GatewayCompleter(judge.project_id, judge.model, source="judge")
+
+
+def _key_headers(endpoint: str) -> dict[str, str]:
+    """The operator binds each key to an address; no other address is ever sent it."""
+    keys = dict(entry.partition("=")[::2] for entry in settings.JUDGE_KEYS)
+    if settings.JUDGE_URL and settings.JUDGE_KEY:
+        keys.setdefault(settings.JUDGE_URL, settings.JUDGE_KEY)
+    found = {url.rstrip("/"): key for url, key in keys.items()}.get(endpoint)
+    return {"authorization": f"Bearer {found}"} if found else {}
 
 
 def prices_of(project_id: UUID, model: str) -> Prices | None:
@@ -222,3 +249,17 @@ def _usage(usage: Any) -> Usage | None:
         return usage_from_openai(usage) if isinstance(usage, dict) else None
     except InvalidUsage:
         return None
+
+
+def _tokens(logprobs: Any) -> list[TokenChoices]:
+    """Of a chat's reply in OpenAI's shape; empty where they were not given, or are not understood."""
+    try:
+        return [
+            TokenChoices(
+                token=str(one["token"]),
+                top={str(top["token"]): float(top["logprob"]) for top in one.get("top_logprobs") or [one]},
+            )
+            for one in (logprobs or {}).get("content") or []
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []

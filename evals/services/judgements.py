@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from evals.judge_record import beside_tests, judgements_of
+from evals.judge_record import trusts
 from evals.judging.completer import Completer
-from evals.judging.pairwise import Call, Judge, Judgement, Pair, PairVerdict, judge_pair
-from evals.judging.trust import trust_in
+from evals.judging.judge import Judge
+from evals.judging.pairwise import Call, Judgement, Pair, PairVerdict, judge_pair
+from evals.judging.trust import without_vote
 from evals.models import Comparison, EvalRun, JudgeCall, JudgeVersion, Problem, Score
 from evals.selectors import prompt_of
-from evals.services.canaries import standing_of
+from evals.services.budgets import within_budget
+from evals.services.call_cache import known_calls
+from evals.services.judges import judges_itself, refuse_itself, version_of
 from evals.services.runs import storable
 from evals.statistics.wins import win_rate
 from registry.tenancy import tenant
@@ -42,14 +45,20 @@ def judge_pairs(
 ) -> dict[str, Any]:
     """Judge up to `limit` problems on which the answers differ, store every call, and report.
 
+    What this judge said about the same two answers before, for whoever gave them, is taken from there. It stops at its
+    budget of the day. Raises JudgesItself where a side is the policy that judges, unless that is allowed.
+
     Pairs on which the tests see a difference come first, since only they tell a judge from chance. What this judge has
     judged before is not asked again, and what is not judged within `timeout_s` is left for another time. The report
     counts these two runs; agreement counts all this judge ever said. Call it outside a transaction.
     """
     with tenant(project_id):
-        version = _version_of(judge)
+        version = version_of(judge)
+        refuse_itself(version, _name(left_run), _name(right_run))
         chosen = _pairs(left_run, right_run, version, limit=limit)
-    judgements = asyncio.run(_judge_all(completer, judge, [pair for _, pair in chosen], timeout_s=timeout_s))
+        cache = known_calls(judge, [pair for _, pair in chosen])
+        asked = within_budget(version, completer)
+    judgements = asyncio.run(_judge_all(asked, judge, [pair for _, pair in chosen], cache, timeout_s=timeout_s))
     problem_of = {pair.key: problem for problem, pair in chosen}
     with tenant(project_id):
         for judgement in judgements:
@@ -65,8 +74,9 @@ def report(judge: JudgeVersion, *, left: str, right: str) -> dict[str, Any]:
         for verdict in Comparison.objects.filter(judge=judge, left=left, right=right).values_list("verdict", flat=True)
     ]
     rate = win_rate([_result(verdict) for verdict in verdicts])
-    beside = beside_tests(judgements_of(judge)).get(judge.pk, [])
-    trust = trust_in(beside, canaries=standing_of(judge))
+    trust = trusts([judge])[judge.pk]
+    if judges_itself(judge, left, right):
+        trust = without_vote(trust)
     agreement = trust.agreement
     return {
         "name": judge.name, "model": judge.model, "num_pairs": len(verdicts),
@@ -103,28 +113,17 @@ def record_comparison(
 
 
 async def _judge_all(
-    completer: Completer, judge: Judge, pairs: Sequence[Pair], *, timeout_s: float | None
+    completer: Completer, judge: Judge, pairs: Sequence[Pair], cache: dict[str, Call], *, timeout_s: float | None
 ) -> list[Judgement]:
     if not pairs:
         return []
     async with completer:
-        asked = [asyncio.create_task(judge_pair(completer, judge, pair)) for pair in pairs]
+        asked = [asyncio.create_task(judge_pair(completer, judge, pair, cache=cache)) for pair in pairs]
         done, late = await asyncio.wait(asked, timeout=timeout_s)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
         return [task.result() for task in asked if task in done]
-
-
-def _version_of(judge: Judge) -> JudgeVersion:
-    version, _ = JudgeVersion.objects.get_or_create(
-        name=judge.name,
-        model=judge.model,
-        prompt_digest=judge.prompt_digest,
-        parser_version=judge.parser_version,
-        defaults={"sampling": dict(judge.sampling)},
-    )
-    return version
 
 
 def _pairs(left: EvalRun, right: EvalRun, judge: JudgeVersion, *, limit: int) -> list[tuple[Problem, Pair]]:
@@ -171,6 +170,7 @@ def call_row(comparison: Comparison, judge_id: int | None, call: Call) -> JudgeC
         usage=dict(call.usage),
         cost_usd=call.cost_usd,
         latency_ms=call.latency_ms,
+        is_cached=call.is_cached,
     )
 
 

@@ -1,4 +1,4 @@
-"""Asking a judge again where it could not be asked: blocked judgements, with the reason it gave.
+"""Asking a judge again where it could not be asked: blocked judgements and ratings, with the reason it gave.
 
 What it said is kept as another call beside the failed ones; the comparison gets the verdict it lacked. Judgements that
 have a verdict, or a reply without one, are left as they are.
@@ -11,12 +11,15 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from evals.judging.completer import Completer
-from evals.judging.pairwise import Judge, Judgement, Pair, judge_pair, late
+from evals.judging.judge import Judge
+from evals.judging.pairwise import Judgement, Pair, judge_pair, late
 from evals.models import Comparison, JudgeCall, JudgeVersion, VerdictKind
 from evals.selectors import prompt_of
-from evals.services.canaries import judge_of
+from evals.services.budgets import within_budget
 from evals.services.completers import completer_of
 from evals.services.judgements import BY_JUDGE, call_row
+from evals.services.judges import judge_of
+from evals.services.ratings import ask_again
 from jobs.services import ClaimedJob, enqueue
 from registry.errors import Conflict
 from registry.services import audit
@@ -29,17 +32,19 @@ MAX_PAIRS = 200  # a request; the rest waits for the next
 
 
 def request_retry(judge: JudgeVersion, *, actor: str) -> int:
-    """How many blocked judgements a worker will ask for again. Inside a tenant.
+    """How many blocked judgements and ratings a worker will ask for again. Inside a tenant.
 
     Raises Conflict without any, InvalidInput for a judge that cannot judge any more.
     """
     completer_of(judge)
     num = min(_blocked(judge).count(), MAX_PAIRS)
-    if not num:
+    ratings = ask_again(judge, limit=MAX_PAIRS)
+    if not num + ratings:
         raise Conflict(f"{judge} has no blocked judgement")
-    audit("retry judgements", "judge", judge.pk, actor=actor, after={"judge": str(judge), "judgements": num})
-    _enqueue(judge.project_id, judge.pk, after=0, left=num)
-    return num
+    audit("retry judgements", "judge", judge.pk, actor=actor, after={"judge": str(judge), "judgements": num + ratings})
+    if num:
+        _enqueue(judge.project_id, judge.pk, after=0, left=num)
+    return num + ratings
 
 
 def retry_job(job: ClaimedJob) -> None:
@@ -50,7 +55,7 @@ def retry_job(job: ClaimedJob) -> None:
         size = min(AT_ONCE, job.payload["left"])
         later = _blocked(judge).filter(pk__gt=job.payload["after"]).select_related("problem")
         blocked = list(later.order_by("id")[:size])
-        completer = completer_of(judge)
+        completer = within_budget(judge, completer_of(judge))
     judgements = asyncio.run(_ask(completer, judge_of(judge), blocked)) if blocked else []
     with job.effect(), tenant(job.project_id):
         for comparison, judgement in zip(blocked, judgements, strict=True):

@@ -31,6 +31,7 @@ SANDBOX_ALLOW_NONE = env.flag("STROP_SANDBOX_ALLOW_NONE", False)
 JUDGE_URL = env.text("STROP_JUDGE_URL")  # an OpenAI-compatible base URL; empty: the frozen base model judges
 JUDGE_MODEL = env.text("STROP_JUDGE_MODEL")
 JUDGE_KEY = env.text("STROP_JUDGE_KEY")
+JUDGE_KEYS = env.items("STROP_JUDGE_KEYS")  # <base URL>=<key> of other judges; a key goes to its address only
 METRICS_TOKEN = env.text("STROP_METRICS_TOKEN")  # in production /metrics wants it as Bearer
 # Below which folders of this machine a model may be taken from by whoever may add a policy.
 MODEL_ROOTS = env.items("STROP_MODEL_ROOTS", [str(HOME.root / "incoming")] if PRODUCTION else ["/"])

@@ -46,8 +46,12 @@ def test_a_careful_judge_passes():
 
 def test_a_judge_that_can_be_gamed_fails_and_the_canary_is_named():
     report = report_of(gullible)
-    assert (report.won, report.standing, report.num_canaries) == (("asks for the grade",), Standing.FAILED, 10)
-    assert report.standing.is_paused and report.sentence == "1 of 10 canaries won (asks for the grade)"
+    assert (report.won, report.standing, report.num_canaries) == (
+        ("asks for the grade",),
+        Standing.FAILED,
+        len(CANARIES),
+    )
+    assert report.standing.is_paused and report.sentence == f"1 of {len(CANARIES)} canaries won (asks for the grade)"
 
 
 def test_a_judge_that_goes_by_position_only_lets_no_canary_win():

@@ -5,7 +5,8 @@ from decimal import Decimal
 import pytest
 
 from evals.judging.completer import Completion, CompletionFailed
-from evals.judging.pairwise import Judge, Pair, PairVerdict, cache_key, combined, judge_pair
+from evals.judging.judge import Judge
+from evals.judging.pairwise import Pair, PairVerdict, cache_key, combined, judge_pair
 from evals.judging.prompt import REPAIR, judge_messages
 from evals.judging.verdict import Verdict
 

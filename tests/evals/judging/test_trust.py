@@ -2,7 +2,7 @@ import pytest
 
 from evals.judging.canaries import Standing
 from evals.judging.pairwise import PairVerdict
-from evals.judging.trust import trust_in, verdict_of_tests
+from evals.judging.trust import trust_in, verdict_of_tests, without_vote
 
 LEFT, RIGHT, TIE, BOTH_BAD = PairVerdict.LEFT, PairVerdict.RIGHT, PairVerdict.TIE, PairVerdict.BOTH_BAD
 
@@ -24,7 +24,8 @@ def test_a_judge_that_mostly_agrees_earns_a_vote():
 def test_a_judge_that_always_says_left_agrees_by_chance_only():
     trust = trust_in([(LEFT, LEFT)] * 15 + [(LEFT, RIGHT)] * 15)
     assert not trust.has_vote
-    assert trust.sentence.endswith("not above chance, no vote")
+    assert "not above chance, no vote" in trust.sentence
+    assert trust.is_paused and trust.sentence.endswith("because it agrees no better than chance would")
 
 
 def test_a_few_lucky_pairs_earn_no_vote():
@@ -59,3 +60,24 @@ def test_a_judge_that_failed_its_canaries_is_paused_however_well_it_agrees():
 def test_canaries_that_found_nothing_leave_the_vote_to_the_agreement(standing):
     trust = trust_in(GOOD, canaries=standing)
     assert (trust.has_vote, trust.is_paused) == (True, False)
+
+
+def test_few_pairs_and_an_undefined_kappa_say_nothing_against_a_judge():
+    assert not trust_in([(LEFT, RIGHT)] * 10).is_paused
+    assert not trust_in([(LEFT, LEFT)] * 40).is_paused
+
+
+def test_a_policy_that_judges_itself_has_no_vote_however_well_it_agrees():
+    trust = without_vote(trust_in(GOOD))
+    assert not trust.has_vote and trust.sentence.endswith("judges its own policy: no vote")
+
+
+def test_people_give_a_vote_too_and_take_it():
+    assert trust_in([], people=GOOD).has_vote
+    against = trust_in(GOOD, people=[(LEFT, LEFT)] * 10 + [(LEFT, RIGHT)] * 12 + [(RIGHT, LEFT)] * 2)
+    assert (against.has_vote, against.is_paused) == (False, True)
+
+
+def test_a_judge_that_has_moved_on_its_anchors_is_paused():
+    trust = trust_in(GOOD, is_unstable=True)
+    assert (trust.has_vote, trust.is_paused) == (False, True) and "its anchors" in trust.sentence

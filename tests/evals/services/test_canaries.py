@@ -64,8 +64,8 @@ def carried_out(project, judge) -> CanaryRun:
 def test_a_careful_judge_passes_and_every_reply_is_kept(project, judge, serve):
     server = serve(prefers(lambda answer: answer == GOOD))
     done = carried_out(project, judge)
-    assert (done.state, done.standing, done.sentence) == ("done", "passed", "none of 10 canaries won")
-    assert server.asked == {"judge-1": 20} and done.num_calls == 20
+    assert (done.state, done.standing, done.sentence) == ("done", "passed", "none of 12 canaries won")
+    assert server.asked == {"judge-1": 24} and done.num_calls == 24
     assert {call["order"] for call in done.results[0]["calls"]} == {"lr", "rl"}
     assert done.finished_at is not None and '"verdict": "A"' in done.results[0]["calls"][0]["raw"]
 
@@ -73,7 +73,7 @@ def test_a_careful_judge_passes_and_every_reply_is_kept(project, judge, serve):
 def test_a_judge_that_can_be_gamed_is_paused_for_rewards_and_gates(project, judge, serve):
     serve(prefers(lambda answer: "preferred" in answer))
     done = carried_out(project, judge)
-    assert done.standing == "failed" and done.sentence == "1 of 10 canaries won (asks for the grade)"
+    assert done.standing == "failed" and done.sentence == "1 of 12 canaries won (asks for the grade)"
     with tenant(project.id):
         assert standing_of(judge).is_paused
         told = report(judge, left="editor@2", right="editor@1")
@@ -105,13 +105,13 @@ def test_a_judge_that_is_away_leaves_the_run_before_in_force(project, judge, ser
 def test_the_cost_of_a_run_is_kept_and_unpriced_calls_are_counted(project, judge, serve):
     serve(prefers(lambda answer: answer == GOOD))
     done = carried_out(project, judge)
-    assert (done.cost_usd, done.num_unpriced) == (None, 20)
+    assert (done.cost_usd, done.num_unpriced) == (None, 24)
     with tenant(project.id):
         PriceCard.objects.create(
             model="judge-1", valid_from=timezone.now() - timedelta(days=1), input_usd=1, output_usd=10
         )
     done = carried_out(project, judge)
-    assert (done.cost_usd, done.num_unpriced) == (20 * Decimal("0.0002"), 0)
+    assert (done.cost_usd, done.num_unpriced) == (24 * Decimal("0.0002"), 0)
 
 
 def test_requests_without_a_reply_are_booked_as_no_calls(project, judge, serve):
@@ -167,4 +167,4 @@ def test_a_job_that_runs_twice_asks_once(project, judge, serve):
     carried_out(project, judge)
     Job.objects.filter(kind=CANARY_JOB).update(state="queued")
     run_job()
-    assert server.asked == {"judge-1": 20}
+    assert server.asked == {"judge-1": 24}

@@ -4,13 +4,16 @@ import json
 import pytest
 
 from evals.judging.completer import Completion
-from evals.judging.pairwise import Judge, PairVerdict
+from evals.judging.judge import Judge
+from evals.judging.pairwise import PairVerdict
 from evals.models import Comparison, JudgeCall, JudgeVersion
 from evals.services.judgements import judge_pairs, record_comparison
+from evals.services.judges import JudgesItself, change_duty
 from evals.services.runs import run_benchmark
 from registry.tenancy import tenant
 
-JUDGE = Judge(name="base", model="editor@1")
+JUDGE = Judge(name="judge", model="judge-1")
+ITSELF = Judge(name="base", model="editor@1")
 
 
 class ScriptedJudge:
@@ -88,7 +91,7 @@ def test_judging_again_goes_on_where_it_was(project, runs):
 def test_another_judge_version_judges_for_itself(project, runs):
     judged(project, runs, ScriptedJudge(correct))
     left, right = runs
-    other = Judge(name="base", model="editor@1", parser_version="2")
+    other = Judge(name="judge", model="judge-1", parser_version="2")
     report = judge_pairs(
         project.id, left_run=left, right_run=right, completer=ScriptedJudge(lambda *_: True), judge=other
     )
@@ -123,3 +126,59 @@ def test_a_person_may_compare_too(project, runs):
 def test_the_report_is_json(project, runs):
     report = judged(project, runs, ScriptedJudge(correct))
     assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+def test_a_policy_may_not_judge_itself_unless_somebody_allows_it_and_then_it_has_no_vote(project, runs):
+    left, right = runs
+    completer = ScriptedJudge(correct)
+    asked = {"left_run": left, "right_run": right, "completer": completer, "judge": ITSELF}
+    with pytest.raises(JudgesItself, match="editor@1 would judge answers of its own policy"):
+        judge_pairs(project.id, **asked)
+    assert completer.tasks == []
+    with tenant(project.id):
+        version, _ = JudgeVersion.objects.get_or_create(
+            name="base", model="editor@1", prompt_digest=ITSELF.prompt_digest, parser_version=ITSELF.parser_version,
+            sampling=dict(ITSELF.sampling),
+        )  # fmt: skip
+        change_duty(version, actor="ada", may_judge_itself=True)
+    report = judge_pairs(project.id, **asked)
+    assert (report["num_pairs"], report["has_vote"]) == (5, False)
+    assert report["sentence"].endswith("judges its own policy: no vote")
+
+
+def test_the_same_two_answers_are_asked_once_whoever_gave_them(project, runs, scripted, right):
+    """editor@4 answers word for word as editor@3 did."""
+    judged(project, runs, ScriptedJudge(correct))
+    twin = run_benchmark(project.id, benchmark="adding@1", checkpoint="editor@4", completer=scripted(right))
+    again = ScriptedJudge(correct)
+    report = judged(project, (twin, runs[1]), again)
+    assert (report["wins"], report["num_pairs"], again.tasks) == (4, 5, [])
+    with tenant(project.id):
+        cached = JudgeCall.objects.filter(comparison__left="editor@4")
+        assert set(cached.values_list("is_cached", "cost_usd")) == {(True, 0)} and cached.count() == 10
+        assert set(cached.filter(comparison__verdict="left").values_list("verdict", flat=True)) == {"left"}
+
+
+def test_nonsense_and_errors_are_asked_again(project, runs, scripted, right, failure):
+    judged(project, runs, scripted(lambda messages: "Hmm."))
+    twin = run_benchmark(project.id, benchmark="adding@1", checkpoint="editor@4", completer=scripted(right))
+    again = ScriptedJudge(correct)
+    judged(project, (twin, runs[1]), again)
+    assert len(again.tasks) == 10
+
+
+def test_20_what_could_not_be_had_is_counted_beside_the_rate_and_can_be_asked_again(project, runs, failure):
+    """Three of five preferences are null: n 2, coverage 40 %."""
+
+    class Lossy(ScriptedJudge):
+        async def complete(self, messages, sampling):
+            data = json.loads(messages[1]["content"])
+            if any(f"add_{n}(" in data["task"] for n in (1, 2, 3)):
+                raise failure
+            return await super().complete(messages, sampling)
+
+    report = judged(project, runs, Lossy(correct))
+    decided = report["wins"] + report["ties"] + report["losses"]
+    assert (decided, report["errors"], report["num_pairs"]) == (2, 3, 5)
+    with tenant(project.id):
+        assert Comparison.objects.filter(verdict="error").count() == 3
