@@ -13,6 +13,7 @@ class RlOnlineConfig(AppConfig):
             alarms,
             dry_runs,
             judging,
+            live_judging,
             policy_imports,
             problem_links,
             proving,
@@ -29,6 +30,9 @@ class RlOnlineConfig(AppConfig):
         handlers.register(dry_runs.DRY_RUN_JOB, receivers.only_in_the_updater, queue="updater")
         handlers.register(runs.PROVE_JOB, proving.prove_job)
         handlers.register(judging.JUDGE_JOB, judging.judge_job, queue="judge")
+        handlers.register(live_judging.OPEN_JOB, live_judging.open_job)
+        handlers.register(live_judging.SESSION_JOB, live_judging.session_job)
+        handlers.register(live_judging.RATE_JOB, live_judging.rate_job, queue="judge")
         handlers.register(scoring.SCORE_JOB, scoring.score_job)
         handlers.register(retention.RETENTION_JOB, retention.retention_job)
         handlers.register(alarms.WATCH_JOB, alarms.watch_job)
@@ -37,4 +41,5 @@ class RlOnlineConfig(AppConfig):
         handlers.schedule("rl_online.retention", 24 * 3600, retention.ask_weekly)
         handlers.schedule("rl_online.consider", 2, updates.consider_all)
         turns_settled.connect(receivers.on_turns_settled, dispatch_uid="rl_online")
+        turns_settled.connect(live_judging.on_turns_settled, dispatch_uid="rl_online.live_judging")
         feedback_links.register(problem_links.refused_links)

@@ -17,6 +17,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from evals.judge_record import paused_scorers
 from evals.models import Score, ScoreStatus
 from feedback.models import Outcome, Turn, TurnPayload
 from registry.models import Checkpoint, Policy
@@ -257,11 +258,14 @@ def _batches_behind(line: Line) -> set[UUID]:
 
 
 def scores_of(turn_ids: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    """turn -> scorer -> value; only what was scored."""
+    """turn -> scorer -> value; only what was scored, and by no judge that is paused."""
     found: dict[str, dict[str, float | None]] = {}
     scored = Score.objects.filter(turn_ref__in=turn_ids, status=ScoreStatus.SCORED).order_by("id")
-    for turn_id, scorer, value in scored.values_list("turn_ref", "scorer", "value"):
-        found.setdefault(turn_id, {})[scorer] = value
+    rows = list(scored.values_list("turn_ref", "scorer", "scorer_version", "value"))
+    paused = paused_scorers() if any(scorer.startswith("judge:") for _, scorer, _, _ in rows) else set()
+    for turn_id, scorer, version, value in rows:
+        if (scorer, version) not in paused:
+            found.setdefault(turn_id, {})[scorer] = value
     return found
 
 

@@ -1,6 +1,7 @@
 """Job `rl_online.judge`: after the gate has decided, a judge compares a few answers. Shown, without a vote.
 
-The judge of the settings, or else the frozen first checkpoint of the policy, which engines hold while this job waits.
+The judge of the settings, or else the frozen first checkpoint of the policy, which engines hold while this job waits. A
+policy may not judge itself, so that the base judges only where a person has allowed it on its page.
 """
 
 from datetime import timedelta
@@ -9,10 +10,11 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from evals.judging.pairwise import Judge
+from evals.judging.judge import Judge
 from evals.models import EvalRun, RunState
 from evals.services.completers import judge_completer
 from evals.services.judgements import judge_pairs
+from evals.services.judges import duty_of, judges_itself, version_of
 from jobs.services import ClaimedJob, NotYet
 from registry.models import Checkpoint
 from registry.tenancy import tenant
@@ -37,7 +39,10 @@ def judge_job(job: ClaimedJob) -> None:
         base = first_checkpoint(report.checkpoint.policy_id)
         limit = LearningPlan.objects.get(policy=report.checkpoint.policy).judged_pairs
         is_ready = bool(settings.JUDGE_URL) or is_held(base)
-    if runs is None or limit == 0:
+        judge = judge_of(project_id, base)
+        version = version_of(judge)
+        is_refused = judges_itself(version, str(report.checkpoint)) and not duty_of(version).may_judge_itself
+    if runs is None or limit == 0 or is_refused:
         return
     if not is_ready and timezone.now() - report.created_at > PATIENCE:
         return
@@ -50,7 +55,7 @@ def judge_job(job: ClaimedJob) -> None:
         left_run=left,
         right_run=right,
         completer=judge_completer(project_id, base_checkpoint=str(base)),
-        judge=judge_of(project_id, base),
+        judge=judge,
         limit=limit,
         timeout_s=TIMEOUT_S,
     )
