@@ -1,4 +1,8 @@
-"""A log as Inspect reads it: one JSON document, written sample by sample."""
+"""A log as Inspect reads it: one JSON document, written sample by sample.
+
+Inspect's own mark for unscored is NaN, which is no JSON, and it reads no null there: a scorer without a value is left
+out of the sample's scores, and its reason stands in the sample's metadata.
+"""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -75,6 +79,7 @@ def _sample(run: Exported, problem: str, repeat: int, results: list[Result]) -> 
     first = results[0]
     usage = next((_usage(result.usage) for result in results if result.usage is not None), None)
     message = {"role": "assistant", "content": first.output, "source": "generate"}
+    unscored = {result.scorer: result.explanation for result in results if result.score is None}
     asked = first.prompt if first.prompt is not None else [_message(each) for each in first.messages or ()]
     found: dict[str, Any] = {
         "id": problem,
@@ -83,8 +88,8 @@ def _sample(run: Exported, problem: str, repeat: int, results: list[Result]) -> 
         "target": first.reference or "",
         "messages": [],
         "output": {"model": run.model, "choices": [{"message": message, "stop_reason": "stop"}]},
-        "scores": {result.scorer: _score(result) for result in results},
-        "metadata": dict(first.slices),
+        "scores": {result.scorer: _score(result) for result in results if result.score is not None},
+        "metadata": dict(first.slices) | ({"unscored": unscored} if unscored else {}),
         "store": {},
         "events": [],
         "model_usage": {run.model: usage} if usage is not None else {},
@@ -103,7 +108,6 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _score(result: Result) -> dict[str, Any]:
-    """Without a value it is null, which Inspect reads as its mark for unscored."""
     return {"value": result.score, "answer": result.output, "explanation": result.explanation}
 
 
