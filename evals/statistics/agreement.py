@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
+from evals.statistics.estimate import CONFIDENCE, Estimate, around, unknown
 from evals.statistics.proportions import Share, wilson
 
 
@@ -23,9 +24,17 @@ class Agreement:
     kappa_se: float | None
     kappa_low: float | None
     kappa_high: float | None
+    confidence: float = CONFIDENCE
+
+    def estimate(self) -> Estimate:
+        """Kappa as every other number, with its normal interval."""
+        if self.kappa is None:
+            why = "both raters always said the same" if self.n else "no data"
+            return unknown(why, n=self.n, confidence=self.confidence)
+        return around(self.kappa, self.kappa_se, n=self.n, confidence=self.confidence)
 
 
-def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable], *, confidence: float = 0.95) -> Agreement:
+def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable], *, confidence: float = CONFIDENCE) -> Agreement:
     """Compare two raters item by item; the SE is Fleiss, Cohen and Everitt's (1969) large-sample one."""
     if len(first) != len(second):
         raise ValueError(f"{len(first)} ratings against {len(second)}; both raters must rate the same items")
@@ -51,6 +60,7 @@ def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable], *, confid
         kappa_se=se,
         kappa_low=max(-1.0, kappa - half_width),
         kappa_high=min(1.0, kappa + half_width),
+        confidence=confidence,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
+from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
 from evals.statistics.means import clustered_standard_error
 
 
@@ -25,21 +26,37 @@ class Share:
     share: float | None  # None when n is 0
     low: float  # 0 when n is 0: nothing is known
     high: float  # 1 when n is 0
-    interval: str  # "wilson" or "wilson_clustered"
+    interval: Kind  # wilson or wilson_clustered
     effective_n: float  # n itself, or n over the design effect
+    confidence: float = CONFIDENCE
+    num_clusters: int | None = None  # None: independent trials
+
+    def estimate(self, *, num_asked: int | None = None) -> Estimate:
+        """As every other number; `num_asked` counts trials without an outcome too. No SE: the interval is not one's."""
+        asked = self.n if num_asked is None else num_asked
+        if self.share is None:
+            why = f"none of {asked} is scored" if asked else "no data"
+            return unknown(why, num_asked=asked, num_clusters=self.num_clusters, confidence=self.confidence)
+        return Estimate(
+            value=self.share, se=None, low=self.low, high=self.high, interval=self.interval,
+            confidence=self.confidence, n=self.n, num_asked=asked, num_clusters=self.num_clusters,
+        )  # fmt: skip
 
 
-def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Share:
+def wilson(successes: int, n: int, *, confidence: float = CONFIDENCE) -> Share:
     """Wilson score interval of `successes` in `n` independent trials; n = 0 gives share None and [0, 1]."""
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes in {n} trials is not a share")
     share = successes / n if n else None
     low, high = wilson_at(share or 0.0, n, confidence=confidence)
-    return Share(successes=successes, n=n, share=share, low=low, high=high, interval="wilson", effective_n=float(n))
+    return Share(
+        successes=successes, n=n, share=share, low=low, high=high, interval=Kind.WILSON, effective_n=float(n),
+        confidence=confidence,
+    )  # fmt: skip
 
 
 def wilson_clustered(
-    outcomes: Sequence[bool], clusters: Sequence[Hashable | None], *, confidence: float = 0.95
+    outcomes: Sequence[bool], clusters: Sequence[Hashable | None], *, confidence: float = CONFIDENCE
 ) -> Share:
     """Wilson at n / max(1, design effect), clusters being users; a null user is a cluster of its own.
 
@@ -54,8 +71,9 @@ def wilson_clustered(
     effective_n = n / _design_effect(share, outcomes, labels) if share is not None else 0.0
     low, high = wilson_at(share or 0.0, effective_n, confidence=confidence)
     return Share(
-        successes=successes, n=n, share=share, low=low, high=high, interval="wilson_clustered", effective_n=effective_n
-    )
+        successes=successes, n=n, share=share, low=low, high=high, interval=Kind.WILSON_CLUSTERED,
+        effective_n=effective_n, confidence=confidence, num_clusters=len(set(labels)),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +86,21 @@ class ShareDifference:
     difference: float | None  # None when one side has no trials
     low: float  # -1 when nothing is known
     high: float
-    interval: str = "newcombe"
+    interval: Kind = Kind.NEWCOMBE
+
+
+def compare_shares(first: Share, second: Share) -> Estimate:
+    """first - second of two independent groups; its n is the smaller group's, since that is what limits it."""
+    n, num_clusters = min(first.n, second.n), None
+    if first.num_clusters is not None and second.num_clusters is not None:
+        num_clusters = first.num_clusters + second.num_clusters
+    if first.share is None or second.share is None:
+        return unknown("one side has no trials", num_clusters=num_clusters, confidence=first.confidence)
+    found = newcombe((first.share, first.low, first.high), (second.share, second.low, second.high))
+    return Estimate(
+        value=found.difference, se=None, low=found.low, high=found.high, interval=found.interval,
+        confidence=first.confidence, n=n, num_asked=n, num_clusters=num_clusters,
+    )  # fmt: skip
 
 
 def newcombe(first: tuple[float, float, float] | None, second: tuple[float, float, float] | None) -> ShareDifference:
@@ -98,7 +130,7 @@ def _design_effect(share: float, outcomes: Sequence[bool], labels: Sequence[Hash
     return max(1.0, clustered**2 / binomial_variance)
 
 
-def wilson_at(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
+def wilson_at(share: float, n: float, *, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Wilson's bounds of a share at an n that need not be whole; nothing is known at n = 0."""
     if n == 0:
         return 0.0, 1.0

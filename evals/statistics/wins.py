@@ -6,6 +6,7 @@ Invalid and failed judgements are not results: they stay outside the rate and ar
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
 from evals.statistics.means import clustered_standard_error, mean, standard_error
 from evals.statistics.proportions import wilson_at
 
@@ -26,16 +27,30 @@ class WinRate:
     clustered_se: float | None  # over items, when clusters were given
     low: float | None  # two-sided, Wilson's at the effective n; None when nothing was decided
     high: float | None
-    interval: str = "wilson"  # or "wilson_clustered", when clusters were given
+    interval: Kind = Kind.WILSON  # or WILSON_CLUSTERED, when clusters were given
+    confidence: float = CONFIDENCE
+    num_clusters: int | None = None  # of the decided; None: no clusters were given
 
     @property
     def n(self) -> int:
         """Decided results."""
         return self.wins + self.ties + self.losses
 
+    def estimate(self) -> Estimate:
+        """As every other number; its SE is the clustered one where clusters were given."""
+        asked = self.n + self.undecided
+        if self.rate is None:
+            why = f"none of {asked} is decided" if asked else "no data"
+            return unknown(why, num_asked=asked, num_clusters=self.num_clusters, confidence=self.confidence)
+        return Estimate(
+            value=self.rate, se=self.se if self.num_clusters is None else self.clustered_se, low=self.low,
+            high=self.high, interval=self.interval, confidence=self.confidence, n=self.n, num_asked=asked,
+            num_clusters=self.num_clusters,
+        )  # fmt: skip
+
 
 def win_rate(
-    results: Sequence[float | None], *, clusters: Sequence[Hashable] | None = None, confidence: float = 0.95
+    results: Sequence[float | None], *, clusters: Sequence[Hashable] | None = None, confidence: float = CONFIDENCE
 ) -> WinRate:
     """Results are 1 (win), .5 (tie), 0 (loss) or None (undecided); a swapped pair must already be one result.
 
@@ -66,7 +81,9 @@ def win_rate(
         clustered_se=clustered,
         low=low,
         high=high,
-        interval="wilson" if clusters is None else "wilson_clustered",
+        interval=Kind.WILSON if clusters is None else Kind.WILSON_CLUSTERED,
+        confidence=confidence,
+        num_clusters=None if clusters is None else len({clusters[index] for index, _ in decided}),
     )
 
 

@@ -1,14 +1,14 @@
-import csv
-import os
-from pathlib import Path
+import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 from statsmodels.stats.contingency_tables import mcnemar
 
-from evals.statistics.paired import NothingInCommon, mcnemar_exact, paired_difference, two_sided
+from evals.statistics.estimate import Kind
+from evals.statistics.paired import NothingInCommon, mcnemar_exact, p_value, paired_difference, two_sided
 
 
 def test_pairs_are_joined_on_keys_and_the_rest_is_reported():
@@ -113,17 +113,43 @@ def test_mcnemar_equals_statsmodels():
     assert mcnemar_exact(7, 2) == pytest.approx(mcnemar([[5, 7], [2, 9]], exact=True).pvalue)
 
 
-def terminal_bench_scores(agent: str) -> dict[str, float]:
-    samples = os.environ.get("STROP_SAMPLES")
-    if not samples:
-        pytest.skip("STROP_SAMPLES does not point at the sample files")
-    with (Path(samples) / "terminal-bench" / "matrix_13agents_80tasks_5runs.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["agent"].endswith(agent)]
-    return {row["task"]: row["run_outcomes"].count("1") / len(row["run_outcomes"]) for row in rows}
+def test_a_difference_is_an_estimate_over_what_both_have():
+    found = paired_difference({"a": 1, "b": 1, "c": 0}, {"a": 0, "b": 1, "d": 1}, confidence=0.975).estimate()
+    assert (found.n, found.num_asked, found.coverage) == (2, 4, 0.5)
+    assert (found.interval, found.num_clusters) == (Kind.T, 2)
 
 
-def test_terminal_bench_opus_against_sonnet_as_published():
-    opus, sonnet = terminal_bench_scores("droid_claude-4-1-opus"), terminal_bench_scores("droid_claude-4-sonnet")
-    result = paired_difference(opus, sonnet)
-    assert (result.num_pairs, result.better, result.worse, result.equal) == (80, 23, 10, 47)
-    assert (result.mean, result.se) == (pytest.approx(0.0825), pytest.approx(0.030542, abs=1e-6))
+def test_pairing_saves_twice_the_covariance():
+    new, old = {str(i): float(i % 3) / 2 for i in range(30)}, {str(i): float(i % 3 + i % 2) / 4 for i in range(30)}
+    found = paired_difference(new, old)
+    both = np.cov(list(new.values()), list(old.values()))
+    assert found.unpaired_se**2 - found.se**2 == pytest.approx(2 * both[0, 1] / 30)
+    assert found.correlation == pytest.approx(np.corrcoef(list(new.values()), list(old.values()))[0, 1])
+
+
+def test_the_p_value_is_the_paired_t_tests():
+    new, old = {str(i): float(i % 3 != 0) for i in range(30)}, {str(i): float(i % 2 == 0) for i in range(30)}
+    assert p_value(paired_difference(new, old)) == pytest.approx(ttest_rel([*new.values()], [*old.values()]).pvalue)
+
+
+def test_where_nothing_differs_there_is_no_p_value_and_no_correlation():
+    found = paired_difference({"a": 1, "b": 1}, {"a": 1, "b": 1})
+    assert (p_value(found), found.correlation) == (None, None)
+    assert paired_difference({"a": 1}, {"a": 0}).unpaired_se is None
+
+
+def test_row_19_other_case_sets_are_no_comparison():
+    with pytest.raises(NothingInCommon, match="0 problems in common: 1 scored on one side, 2 on the other"):
+        paired_difference({"3": 1.0}, {"1": 1.0, "2": 0.0})
+
+
+def test_families_on_missing_items_are_clustered_over_what_is_left():
+    # c has no score on one side: families x (a, b) and y (d) are left
+    new, old = {"a": 1, "b": 1, "c": None, "d": 0}, {"a": 0, "b": 0, "c": 1, "d": 0}
+    found = paired_difference(new, old, clusters={"a": "x", "b": "x", "c": "z", "d": "y"})
+    assert (found.num_pairs, found.num_clusters, found.dropped_old) == (3, 2, 1)
+    assert found.clustered_se == pytest.approx(math.sqrt(2 * 2 * (2 / 3) ** 2) / 3)
+
+
+def test_the_reference_table_of_mcnemar_equals_statsmodels():
+    assert mcnemar_exact(121, 59) == pytest.approx(mcnemar([[101, 121], [59, 33]], exact=True).pvalue)

@@ -1,7 +1,8 @@
 import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from evals.statistics.proportions import newcombe, wilson, wilson_clustered
+from evals.statistics.estimate import Kind
+from evals.statistics.proportions import compare_shares, newcombe, wilson, wilson_clustered
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,37 @@ def test_newcombe_equals_statsmodels(a, n, b, m):
 def test_a_side_without_trials_leaves_the_difference_unknown():
     found = newcombe(bounds(wilson(3, 4)), None)
     assert (found.difference, found.low, found.high) == (None, -1.0, 1.0)
+
+
+def test_a_share_is_an_estimate_with_its_coverage():
+    found = wilson(8, 10).estimate(num_asked=16)
+    assert (found.value, found.coverage, found.interval, found.num_clusters) == (0.8, 0.625, Kind.WILSON, None)
+    clustered = wilson_clustered([True, False, True], ["a", "a", None]).estimate()
+    assert (clustered.interval, clustered.num_clusters) == (Kind.WILSON_CLUSTERED, 2)
+
+
+def test_no_trials_say_so():
+    assert wilson(0, 0).estimate().undefined == "no data"
+    assert wilson(0, 0).estimate(num_asked=3).undefined == "none of 3 is scored"
+
+
+def test_two_shares_are_compared_by_name_of_the_interval():
+    found = compare_shares(wilson(56, 70), wilson(48, 80))
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.05243, 0.33387), abs=1e-5)
+    assert (found.interval, found.n, found.num_clusters) == (Kind.NEWCOMBE, 70, None)
+
+
+def test_clusters_of_both_sides_are_counted():
+    one = wilson_clustered([True, True, False], ["a", "a", "b"])
+    assert compare_shares(one, one).num_clusters == 4
+
+
+def test_a_comparison_with_a_side_that_had_no_trials_is_undefined():
+    assert compare_shares(wilson(1, 2), wilson(0, 0)).undefined == "one side has no trials"
+
+
+def test_shares_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="3 successes in 2 trials"):
+        wilson(3, 2)
+    with pytest.raises(ValueError, match="1 outcomes came with 2 clusters"):
+        wilson_clustered([True], ["a", "b"])

@@ -1,5 +1,8 @@
+import json
+
 import pytest
 
+from evals.statistics.estimate import Kind
 from evals.statistics.wins import win_rate
 
 
@@ -45,3 +48,21 @@ def test_results_that_all_hang_together_are_one_observation():
 def test_other_numbers_are_no_results():
     with pytest.raises(ValueError, match="no results"):
         win_rate([0.7])
+
+
+def test_a_win_rate_is_an_estimate_with_its_coverage_and_clusters():
+    # rate 2/3; clusters sum to 2/3 and -2/3: sqrt(2 * 2 * 4/9) / 3 = 4/9
+    found = win_rate([1, 1, 0, None], clusters=["a", "a", "b", "c"]).estimate()
+    assert (found.n, found.num_asked, found.num_clusters) == (3, 4, 2)
+    assert (found.interval, found.se) == (Kind.WILSON_CLUSTERED, pytest.approx(4 / 9))
+
+
+def test_nothing_decided_says_why():
+    assert win_rate([None, None]).estimate().undefined == "none of 2 is decided"
+    assert win_rate([]).estimate().undefined == "no data"
+
+
+def test_the_unit_vector_of_ties(samples):
+    vector = json.loads(samples("EXPECTED.json").read_text())["unit_vectors"]["win_rate_ties"]
+    found = win_rate([1] * vector["w"] + [0.5] * vector["t"] + [0] * vector["l"])
+    assert (found.rate, found.se) == (vector["rate"], pytest.approx(vector["se"]))
