@@ -13,10 +13,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, ndtri
+
+from evals.statistics.battles import Battles, Numbers, battles
+from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
 
 ELO_MIDDLE = 1000.0
 ELO_PER_LOGIT = 400 / math.log(10)
@@ -24,8 +27,6 @@ RIDGE = 0.5  # adds .25 * sum of strengths squared to the loss
 MAX_STEPS = 100
 CLOSE_ENOUGH = 1e-12
 LEAST_ERROR = 1e-6  # in log odds; what rounding leaves of a sandwich of 0 is smaller, an error of data is not
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,35 +61,148 @@ class Ranking:
     ridge: float  # 0: plain maximum likelihood
     num_games: int
     num_clusters: int
-    interval: str = "sandwich"
+    interval: Kind = Kind.SANDWICH
+    confidence: float = CONFIDENCE
+
+    def estimate(self, name: str) -> Estimate:
+        """One side on the Elo scale as every other number; n is its games, the clusters are the ranking's."""
+        row = next((row for row in self.rows if row.name == name), None)
+        if row is None:
+            return unknown(self.undefined or f"{name} met nobody", confidence=self.confidence)
+        why = "" if row.se is not None else "the clusters cancel out or are one, which says nothing about the error"
+        return Estimate(
+            value=row.elo, se=None if row.se is None else ELO_PER_LOGIT * row.se, low=row.elo_low, high=row.elo_high,
+            interval=Kind.NONE if why else self.interval, confidence=self.confidence, n=row.num_games,
+            num_asked=row.num_games, num_clusters=self.num_clusters, undefined=why,
+        )  # fmt: skip
 
 
-def rank(games: Sequence[Game], *, ridge: float = 0.0, confidence: float = 0.95, small_sample: bool = True) -> Ranking:
+def rank(
+    games: Sequence[Game], *, ridge: float = 0.0, confidence: float = CONFIDENCE, small_sample: bool = True
+) -> Ranking:
     """Fit all strengths at once. Without a ridge, sides that are not joined by wins both ways leave it undefined.
 
     `small_sample` multiplies errors by sqrt(G/(G-1)) for G clusters; published strengths leave it out.
     """
-    names = sorted({name for game in games for name in (game.left, game.right)})
-    clusters = {game.cluster if game.cluster is not None else ("alone", index) for index, game in enumerate(games)}
-    why = "no decided comparison yet" if not games else _separation(games, names) if ridge == 0 else ""
+    columns = battles(
+        [game.left for game in games],
+        [game.right for game in games],
+        [game.result for game in games],
+        cluster=[game.cluster for game in games],
+    )
+    return rank_battles(columns, ridge=ridge, confidence=confidence, small_sample=small_sample)
+
+
+def rank_battles(
+    played: Battles,
+    *,
+    ridge: float = 0.0,
+    confidence: float = CONFIDENCE,
+    small_sample: bool = True,
+    errors: Kind = Kind.SANDWICH,
+) -> Ranking:
+    """As `rank`, on columns. `errors` HESSIAN gives the inverse Hessian's, to compare with tools that print those."""
+    if errors not in (Kind.SANDWICH, Kind.HESSIAN):
+        raise ValueError(f"errors are {Kind.SANDWICH} or {Kind.HESSIAN}, not {errors}")
+    wins = _wins(played)
+    why = "no decided comparison yet" if not len(played) else _separation(wins, played.names) if ridge == 0 else ""
+    facts = {"num_games": len(played), "num_clusters": played.num_clusters}
     if why:
-        return Ranking(rows=(), undefined=why, ridge=ridge, num_games=len(games), num_clusters=len(clusters))
-    strengths, errors = _fit(games, names, ridge)
+        return Ranking(rows=(), undefined=why, ridge=ridge, interval=errors, confidence=confidence, **facts)
+    strengths = maximum(wins, ridge=ridge)
+    factor, are_known = 1.0, True
+    if errors == Kind.HESSIAN:
+        found = np.sqrt(np.clip(np.diag(_bread(wins, strengths, ridge)), 0, None))
+    else:
+        found = _sandwich(played, wins, strengths, ridge)
+        are_known = played.num_clusters > 1
+        factor = math.sqrt(played.num_clusters / (played.num_clusters - 1)) if small_sample and are_known else 1.0
     z = float(ndtri(0.5 + confidence / 2))
-    factor = math.sqrt(len(clusters) / (len(clusters) - 1)) if small_sample and len(clusters) > 1 else 1.0
-    counts = {name: sum(name in (game.left, game.right) for game in games) for name in names}
+    counts = np.bincount(played.left, minlength=len(wins)) + np.bincount(played.right, minlength=len(wins))
     rows = [
-        _row(
-            name,
-            strength,
-            factor * error if len(clusters) > 1 and error > LEAST_ERROR else None,
-            z=z,
-            num_games=counts[name],
+        _row(name, strength, factor * error if are_known and error > LEAST_ERROR else None, z=z, num_games=num_games)
+        for name, strength, error, num_games in zip(
+            played.names, strengths.tolist(), found.tolist(), counts.tolist(), strict=True
         )
-        for name, strength, error in zip(names, strengths.tolist(), errors.tolist(), strict=True)
     ]
     rows.sort(key=lambda row: (-row.strength, row.name))
-    return Ranking(rows=tuple(rows), undefined="", ridge=ridge, num_games=len(games), num_clusters=len(clusters))
+    return Ranking(rows=tuple(rows), undefined="", ridge=ridge, interval=errors, confidence=confidence, **facts)
+
+
+def bootstrap_errors(played: Battles, *, resamples: int = 200, seed: int = 0, ridge: float = 0.0) -> Numbers | None:
+    """Standard deviation of each strength over resampled clusters, in the order of `played.names`.
+
+    None where some resample has no finite strengths: the errors that are left would be those of the lucky ones. A ridge
+    always gives an answer.
+    """
+    rng, num_names = np.random.default_rng(seed), len(played.names)
+    cluster = np.arange(len(played)) if played.cluster is None else played.cluster
+    found = np.empty((resamples, num_names))
+    for index in range(resamples):
+        drawn = np.bincount(rng.integers(played.num_clusters, size=played.num_clusters), minlength=played.num_clusters)
+        wins = _wins(played, drawn[cluster].astype(float))
+        if ridge == 0 and _separation(wins, played.names):
+            return None
+        found[index] = maximum(wins, ridge=ridge)
+    errors: Numbers = found.std(axis=0, ddof=1)
+    return errors
+
+
+def maximum(wins: Numbers, *, ridge: float = 0.0) -> Numbers:
+    """Centred strengths of the greatest likelihood by Newton's method; [i, j] are wins of i over j, ties as halves.
+
+    Without a ridge the wins must join all sides both ways.
+    """
+    played, own = wins + wins.T, wins.sum(axis=1)
+    strengths = np.zeros(len(wins))
+    for _ in range(MAX_STEPS):
+        chance = expit(strengths[:, None] - strengths[None, :])
+        gradient = own - (played * chance).sum(axis=1) - ridge * strengths
+        step = cho_solve(cho_factor(_curvature(played * chance * (1 - chance), ridge)), gradient)
+        # A long step may leave where the quadratic holds; the likelihood is concave, so short ones always get there.
+        strengths = strengths + step * min(1.0, 2.0 / max(np.abs(step).max(), CLOSE_ENOUGH))
+        if np.abs(step).max() < CLOSE_ENOUGH:
+            break
+    return strengths - strengths.mean()
+
+
+def _curvature(weight: Numbers, ridge: float) -> Numbers:
+    """Minus the second derivative, made invertible: the direction in which all strengths move together is added."""
+    laplacian: Numbers = np.diag(weight.sum(axis=1)) - weight
+    return laplacian + ridge * np.eye(len(weight)) + 1 / len(weight)
+
+
+def _bread(wins: Numbers, strengths: Numbers, ridge: float) -> Numbers:
+    """Inverse of minus the second derivative among centred strengths."""
+    chance = expit(strengths[:, None] - strengths[None, :])
+    curvature = _curvature((wins + wins.T) * chance * (1 - chance), ridge)
+    inverse: Numbers = cho_solve(cho_factor(curvature), np.eye(len(wins)))
+    return inverse - 1 / (len(wins) * (ridge + 1))
+
+
+def _sandwich(played: Battles, wins: Numbers, strengths: Numbers, ridge: float) -> Numbers:
+    bread = _bread(wins, strengths, ridge)
+    return np.sqrt(np.clip(np.diag(bread @ _meat(played, strengths) @ bread), 0, None))
+
+
+def _meat(played: Battles, strengths: Numbers) -> Numbers:
+    """Sum over clusters of the outer product of the cluster's score."""
+    size = len(strengths)
+    surprise = played.result - expit(strengths[played.left] - strengths[played.right])
+    if played.cluster is None:
+        pairs = np.bincount(played.left * size + played.right, surprise**2, minlength=size * size)
+        squares: Numbers = pairs.reshape(size, size).astype(float)
+        squares = squares + squares.T
+        return np.diag(squares.sum(axis=1)) - squares
+    scores = csr_matrix(
+        (
+            np.concatenate([surprise, -surprise]),
+            (np.concatenate([played.cluster] * 2), np.concatenate([played.left, played.right])),
+        ),
+        shape=(played.num_clusters, size),
+    )
+    meat: Numbers = (scores.T @ scores).toarray()
+    return meat
 
 
 def _row(name: str, strength: float, error: float | None, *, z: float, num_games: int) -> Strength:
@@ -105,9 +219,8 @@ def _row(name: str, strength: float, error: float | None, *, z: float, num_games
     )
 
 
-def _separation(games: Sequence[Game], names: Sequence[str]) -> str:
+def _separation(wins: Numbers, names: Sequence[str]) -> str:
     """Ford's condition: in every split into two groups, some member of each has won against one of the other."""
-    wins = _wins(games, names)
     _, group = connected_components(csr_matrix(wins + wins.T > 0), directed=False)
     if group.max() > 0:
         apart = [name for name, number in zip(names, group, strict=True) if number != group[0]]
@@ -129,54 +242,11 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _wins(games: Sequence[Game], names: Sequence[str]) -> Matrix:
-    """[i, j]: wins of i over j, ties as halves."""
-    place = {name: index for index, name in enumerate(names)}
-    wins = np.zeros((len(names), len(names)))
-    for game in games:
-        i, j = place[game.left], place[game.right]
-        wins[i, j] += game.result
-        wins[j, i] += 1 - game.result
-    return wins
-
-
-def _fit(games: Sequence[Game], names: Sequence[str], ridge: float) -> tuple[Matrix, Matrix]:
-    """Centred strengths and their sandwich errors, by Newton's method."""
-    wins = _wins(games, names)
-    played = wins + wins.T
-    strengths = np.zeros(len(names))
-    for _ in range(MAX_STEPS):
-        chance = expit(strengths[:, None] - strengths[None, :])
-        gradient = (wins - played * chance).sum(axis=1) - ridge * strengths
-        step = np.linalg.pinv(_hessian(played, chance, ridge), hermitian=True) @ gradient
-        # A long step may leave where the quadratic holds; the likelihood is concave, so short ones always get there.
-        strengths = strengths + step * min(1.0, 2.0 / max(np.abs(step).max(), CLOSE_ENOUGH))
-        if np.abs(step).max() < CLOSE_ENOUGH:
-            break
-    strengths = strengths - strengths.mean()
-    chance = expit(strengths[:, None] - strengths[None, :])
-    bread = np.linalg.pinv(_hessian(played, chance, ridge), hermitian=True)
-    return strengths, np.sqrt(np.clip(np.diag(bread @ _meat(games, names, strengths) @ bread), 0, None))
-
-
-def _hessian(played: Matrix, chance: Matrix, ridge: float) -> Matrix:
-    """Minus the second derivative of the log likelihood."""
-    weight = played * chance * (1 - chance)
-    laplacian: Matrix = np.diag(weight.sum(axis=1)) - weight
-    return laplacian + ridge * np.eye(len(played))
-
-
-def _meat(games: Sequence[Game], names: Sequence[str], strengths: Matrix) -> Matrix:
-    """Sum over clusters of the outer product of the cluster's score."""
-    place = {name: index for index, name in enumerate(names)}
-    scores: dict[Hashable, Matrix] = {}
-    for index, game in enumerate(games):
-        i, j = place[game.left], place[game.right]
-        surprise = game.result - float(expit(strengths[i] - strengths[j]))
-        cluster = game.cluster if game.cluster is not None else ("alone", index)
-        score = scores.setdefault(cluster, np.zeros(len(names)))
-        score[i] += surprise
-        score[j] -= surprise
-    stacked = np.array(list(scores.values()))
-    meat: Matrix = stacked.T @ stacked
-    return meat
+def _wins(played: Battles, weight: Numbers | None = None) -> Numbers:
+    """[i, j]: wins of i over j, ties as halves; `weight` counts a battle more than once."""
+    size = len(played.names)
+    won = played.result if weight is None else played.result * weight
+    lost = (1.0 if weight is None else weight) - won
+    wins: Numbers = np.bincount(played.left * size + played.right, won, minlength=size * size).astype(float)
+    wins += np.bincount(played.right * size + played.left, lost, minlength=size * size)
+    return wins.reshape(size, size)
