@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa
 
 from evals.statistics.agreement import cohen_kappa
+from evals.statistics.estimate import Kind
 
 
 def test_kappa_takes_chance_out_of_agreement():
@@ -39,3 +41,22 @@ def test_a_constant_rater_agrees_only_by_chance():
 def test_no_items_is_no_agreement():
     result = cohen_kappa([], [])
     assert (result.n, result.agreement.share, result.kappa) == (0, None, None)
+
+
+def test_kappa_equals_scikit_learn():
+    rng = np.random.default_rng(7)
+    first = rng.integers(0, 4, 120).tolist()
+    second = [one if rng.random() < 0.6 else int(rng.integers(0, 4)) for one in first]
+    assert cohen_kappa(first, second).kappa == pytest.approx(cohen_kappa_score(first, second))
+
+
+def test_kappa_is_an_estimate_that_says_why_it_is_undefined():
+    told = cohen_kappa(["y", "n", "y", "n"], ["y", "n", "n", "n"]).estimate()
+    assert (told.value, told.interval, told.n) == (pytest.approx(0.5), Kind.NORMAL, 4)
+    assert cohen_kappa(["A"], ["A"]).estimate().undefined == "both raters always said the same"
+    assert cohen_kappa([], []).estimate().undefined == "no data"
+
+
+def test_raters_of_different_items_are_refused():
+    with pytest.raises(ValueError, match="1 ratings against 2"):
+        cohen_kappa(["a"], ["a", "b"])
