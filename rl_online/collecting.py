@@ -9,8 +9,9 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -31,12 +32,8 @@ LIVE_SOURCES = ("production", "simulated")
 KTO_SOURCES = (*LIVE_SOURCES, "import")
 FINISHED = ("stop", "length", "tool_calls")  # an answer cut off by a fault or a leaving client was nobody's choice
 RECENT_BATCHES = 4  # beyond the lag, so that a correction that comes too late is still seen and counted
+SPARE = 32  # turns looked at beyond those that are missing
 PENALTIES = ("presence_penalty", "frequency_penalty")
-LOOKED_AT = (  # columns that decide about a turn, or that an estimate needs; `whole` reads the rest
-    "turn_id", "at", "settled_at", "policy", "version", "model", "source", "error", "finish_reason", "sampling",
-    "has_logprobs", "outcome", "label", "reward_override", "reward_revision", "is_excluded", "input_tokens",
-    "cache_read_tokens", "cache_write_tokens", "output_tokens",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +49,63 @@ class Line:
 
     def lag_of(self, version: int | None) -> int | None:
         """Updates between `version` and the serving checkpoint; None when it is not on the line."""
-        versions = [checkpoint.version for checkpoint in self.checkpoints]
-        return versions.index(version) if version in versions else None
+        return None if version is None else self._lags.get(version)
+
+    @cached_property
+    def _lags(self) -> dict[int, int]:
+        return {checkpoint.version: lag for lag, checkpoint in enumerate(self.checkpoints)}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What decides about a turn, and what an estimate needs: its columns by the names of Turn, and no others.
+
+    Pages ask about a thousand turns at once, and a Turn costs ten times as much to make.
+    """
+
+    pk: int
+    turn_id: str
+    at: datetime
+    settled_at: datetime | None
+    policy: str | None
+    version: int | None
+    model: str | None
+    source: str
+    error: str | None
+    finish_reason: str | None
+    sampling: dict[str, Any] | None
+    has_logprobs: bool
+    outcome: str | None
+    label_id: int | None
+    reward_override: float | None
+    reward_revision: int
+    is_excluded: bool
+    input_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    output_tokens: int | None
+
+    @property
+    def checkpoint(self) -> str | None:
+        return None if self.version is None else f"{self.policy}@{self.version}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """A turn with what it earned."""
 
-    turn: Turn
+    turn: Turn | Look
     kind: str  # rl | kto
     reward: float
-    breakdown: dict[str, Any]
+    breakdown: dict[str, Any]  # shared by turns that earned it alike
     is_correction: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Candidate):
+    """A candidate with all columns of its turn, and with the turn's label and session."""
+
+    turn: Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,27 +122,34 @@ def line_of(policy: Policy, serving: Checkpoint) -> Line:
 def collect(line: Line, spec: RewardSpec, *, kind: str, max_lag: int, max_turns: int) -> Collected:
     """The newest `max_turns` turns that can teach, and what was left out on the way to them.
 
-    Pages ask this all the time, so turns are looked at `max_turns` at a time, four times at most, and come with the
-    columns of LOOKED_AT only; see `whole`.
+    Pages ask this all the time, so no more turns are looked at than four times as many.
     """
-    newest = _unspent(line, kind).only(*LOOKED_AT).order_by("-settled_at", "-turn_id")
+    newest = _unspent(line, kind).order_by("-settled_at", "-turn_id").values_list(*(one.name for one in fields(Look)))
     found: list[Candidate] = []
     dropped: Counter[str] = Counter()
-    for start in range(0, 4 * max_turns, max_turns):
-        turns = list(newest[start : start + max_turns])
+    rewards: dict[tuple[object, ...], Reward] = {}  # by what they rest on
+    num_seen, most = 0, 4 * max_turns
+    while num_seen < most and (missing := max_turns - len(found)):
+        size = min(most - num_seen, missing + max(SPARE, missing // 8))  # few are left out as a rule
+        turns = [Look(*row) for row in newest[num_seen : num_seen + size]]
         scores = scores_of([turn.turn_id for turn in turns])
         for turn in turns:
             reason = fault_of(turn, line, kind=kind, max_lag=max_lag)
-            reward = rewarded(turn, spec, scores.get(turn.turn_id, {}))
+            scored = scores.get(turn.turn_id, {})
+            rests_on = (turn.outcome, turn.reward_override, *scored.items())
+            reward = rewards.get(rests_on) or rewards.setdefault(rests_on, rewarded(turn, spec, scored))
             if reason is None and reward.value is None:
                 reason = "unknown reward"
             if reason is not None:
                 dropped[reason] += 1
-            elif len(found) < max_turns:
-                assert reward.value is not None
-                found.append(Candidate(turn=turn, kind=kind, reward=reward.value, breakdown=reward.breakdown))
-        if len(turns) < max_turns or len(found) == max_turns:
+                continue
+            assert reward.value is not None
+            found.append(Candidate(turn=turn, kind=kind, reward=reward.value, breakdown=reward.breakdown))
+            if len(found) == max_turns:
+                break
+        if len(turns) < size:
             break
+        num_seen += size
     found.sort(key=lambda one: (one.turn.at, one.turn.turn_id))
     settled = [one.turn.settled_at for one in found if one.turn.settled_at]
     return Collected(candidates=found, dropped=dict(dropped), oldest_at=min(settled, default=None))
@@ -116,22 +164,26 @@ def num_unspent(line: Line, *, max_lag: int, at_most: int) -> int:
     return _unspent(line, RL).filter(version__in=versions).order_by().values("pk")[:at_most].count()
 
 
-def whole(candidates: Sequence[Candidate]) -> list[Candidate]:
+def whole(candidates: Sequence[Candidate]) -> list[Whole]:
     """The same candidates with all columns of their turns, labels and sessions, in one query.
 
     One whose label, override or exclusion changed since it was looked at is left out: its reward is of the old one.
     """
     turns = _with_labels(Turn.objects.all()).in_bulk([one.turn.pk for one in candidates])
     found = ((one, turns.get(one.turn.pk)) for one in candidates)
-    return [replace(one, turn=turn) for one, turn in found if turn is not None and _word(turn) == _word(one.turn)]
+    return [
+        Whole(turn=turn, kind=one.kind, reward=one.reward, breakdown=one.breakdown, is_correction=one.is_correction)
+        for one, turn in found
+        if turn is not None and _word(turn) == _word(one.turn)
+    ]
 
 
-def _word(turn: Turn) -> tuple[object, ...]:
+def _word(turn: Turn | Look) -> tuple[object, ...]:
     """What its reward rests on."""
     return turn.label_id, turn.reward_revision, turn.is_excluded
 
 
-def fault_of(turn: Turn, line: Line, *, kind: str, max_lag: int) -> str | None:
+def fault_of(turn: Turn | Look, line: Line, *, kind: str, max_lag: int) -> str | None:
     """Why this settled turn must not be learnt from in a batch of this kind; None when it may."""
     if turn.is_excluded:
         return "excluded by a reviewer"
@@ -149,7 +201,7 @@ def fault_of(turn: Turn, line: Line, *, kind: str, max_lag: int) -> str | None:
     return None if is_complete(turn) else "incomplete"
 
 
-def is_complete(turn: Turn) -> bool:
+def is_complete(turn: Turn | Look) -> bool:
     """Whether a ratio loss may take it: ids, logprobs and versions, sampled from the whole distribution."""
     sampling = turn.sampling or {}
     return bool(
@@ -162,7 +214,7 @@ def is_complete(turn: Turn) -> bool:
     )
 
 
-def rewarded(turn: Turn, spec: RewardSpec, scores: Mapping[str, float | None]) -> Reward:
+def rewarded(turn: Turn | Look, spec: RewardSpec, scores: Mapping[str, float | None]) -> Reward:
     """What the turn earned; a reviewer's word beats the recipe."""
     reward = reward_of(spec, outcome=turn.outcome or Outcome.UNKNOWN, scores=scores)
     if turn.reward_override is None:
@@ -225,13 +277,15 @@ def _lost_corrections(batches: Collection[UUID], on_line: Collection[UUID]) -> s
 def _changed_since(batches: Collection[UUID]) -> list[int]:
     """Keys of turns in these batches of which no batch knows the label and override that they have now.
 
-    From the few samples to their turns: the other way round, every settled turn would be read.
+    From the few samples to their turns, one by one (LIMIT keeps it so): in one join, every settled turn would be read.
     """
     with connection.cursor() as cursor:
         cursor.execute(
             """
             SELECT DISTINCT turn.id FROM rl_online_batchsample sample
-            JOIN feedback_turn turn ON turn.project_id = sample.project_id AND turn.turn_id = sample.turn_ref
+            CROSS JOIN LATERAL (
+              SELECT id, label_id, reward_revision FROM feedback_turn
+              WHERE project_id = %(project)s AND turn_id = sample.turn_ref LIMIT 1) turn
             WHERE sample.project_id = %(project)s AND sample.batch_id = ANY(%(batches)s) AND turn.label_id IS NOT NULL
               AND (sample.label_id, sample.reward_revision) IS DISTINCT FROM (turn.label_id, turn.reward_revision)
               AND NOT EXISTS (
@@ -307,7 +361,7 @@ def _with_labels(turns: QuerySet[Turn]) -> QuerySet[Turn]:
     return turns.select_related("label", "session")
 
 
-def _kto_fault(turn: Turn, line: Line) -> str | None:
+def _kto_fault(turn: Turn | Look, line: Line) -> str | None:
     if turn.outcome not in (Outcome.ACCEPT, Outcome.REJECT, Outcome.SILENCE) and turn.reward_override is None:
         return "unknown reward"
     if turn.source in LIVE_SOURCES and line.lag_of(turn.version) is None:

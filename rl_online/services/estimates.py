@@ -15,6 +15,7 @@ from feedback.models import Turn
 from registry.models import PriceCard
 from registry.price_cards import OWN_HARDWARE, card_at
 from registry.pricing import cost_of_device
+from rl_online.collecting import Look
 from rl_online.models import UpdateRun
 from rl_online.services.sealing import Pool
 
@@ -95,7 +96,7 @@ def _cost(seconds: Spread | None) -> tuple[Decimal, Decimal] | None:
     return low, high
 
 
-def _sources(pool: Pool, turns: Sequence[Turn]) -> list[FromVersion]:
+def _sources(pool: Pool, turns: Sequence[Turn | Look]) -> list[FromVersion]:
     counted = Counter((turn.checkpoint, turn.version) for turn in turns)
     rows = [
         FromVersion(checkpoint=name, lag=pool.line.lag_of(version), num_samples=n)
@@ -104,7 +105,7 @@ def _sources(pool: Pool, turns: Sequence[Turn]) -> list[FromVersion]:
     return sorted(rows, key=lambda row: (row.lag is None, row.lag or 0, row.checkpoint or ""))
 
 
-def _tokens(turn: Turn) -> int | None:
+def _tokens(turn: Turn | Look) -> int | None:
     if turn.input_tokens is None or turn.output_tokens is None:
         return None
     return turn.input_tokens + (turn.cache_read_tokens or 0) + (turn.cache_write_tokens or 0) + turn.output_tokens

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,7 +26,7 @@ from registry.errors import Conflict, Unavailable
 from registry.models import Checkpoint, Deployment, Policy
 from registry.services import audit, next_version
 from rl_online import collecting
-from rl_online.collecting import KTO, RL, Candidate, Line
+from rl_online.collecting import KTO, RL, Candidate, Line, Whole
 from rl_online.models import OPEN_STATES, BatchSample, LearningPlan, RewardBatch, UpdateRun
 from rl_online.rewards import baseline
 from rl_online.rewards.batch import Sample, SealedBatch, seal_batch
@@ -68,7 +68,7 @@ class Prepared:
     config: UpdateConfig
     sealed: SealedBatch
     samples: list[Sample]
-    candidates: list[Candidate]  # aligned with samples
+    candidates: list[Whole]  # aligned with samples
     baselines: dict[str, dict[str, float]]
     dropped: dict[str, int]
     seal_s: float
@@ -89,10 +89,7 @@ class Pool:
 
 def look(policy: Policy, *, kind: str | None = None, overrides: Mapping[str, Any] | None = None) -> Pool:
     """The turns an update would take now. Without a `kind`: rl, or kto where only that has enough."""
-    plan = LearningPlan.objects.select_related("reward_spec").get(policy=policy)
-    config = effective_config(plan, overrides)
-    deployment = Deployment.objects.select_related("checkpoint").get(policy=policy, alias="default")
-    line = collecting.line_of(policy, deployment.checkpoint)
+    line, plan, config = _where(policy, overrides)
     if kind is None:
         pool = _pool(line, plan, config, RL)
         if len(pool.candidates) >= plan.min_turns:
@@ -100,6 +97,11 @@ def look(policy: Policy, *, kind: str | None = None, overrides: Mapping[str, Any
         other = _pool(line, plan, config, KTO)
         return other if len(other.candidates) >= plan.min_turns else pool
     return _pool(line, plan, config, kind)
+
+
+def look_at_turns(policy: Policy) -> Pool:
+    """As `look` for rl, without its corrections: they never make an update due. For whoever asks only when one is."""
+    return _turns(*_where(policy), RL)
 
 
 def prepare(pool: Pool, project_id: UUID, *, root: Path | None = None, least: int | None = None) -> Prepared:
@@ -113,7 +115,7 @@ def prepare(pool: Pool, project_id: UUID, *, root: Path | None = None, least: in
     dropped = Counter(pool.dropped)
     if changed := len(pool.candidates) - len(candidates):
         dropped["changed while it was sealed"] += changed
-    usable: list[tuple[Candidate, TurnPayload, list[int], list[int]]] = []
+    usable: list[tuple[Whole, TurnPayload, list[int], list[int]]] = []
     ids = _token_ids(pool, payloads)
     num_ids = _num_token_ids(pool.line.serving)
     for one in candidates:
@@ -281,21 +283,36 @@ def _token_fault(token_ids: Sequence[int], logprobs: Sequence[float], *, num_ids
     return None
 
 
+def _where(policy: Policy, overrides: Mapping[str, Any] | None = None) -> tuple[Line, LearningPlan, UpdateConfig]:
+    """What serves, by which plan the policy learns, and with which settings an update would."""
+    plan = LearningPlan.objects.select_related("reward_spec").get(policy=policy)
+    config = effective_config(plan, overrides)
+    deployment = Deployment.objects.select_related("checkpoint").get(policy=policy, alias="default")
+    return collecting.line_of(policy, deployment.checkpoint), plan, config
+
+
 def _pool(line: Line, plan: LearningPlan, config: UpdateConfig, kind: str) -> Pool:
+    pool = _turns(line, plan, config, kind)
+    if kind == KTO:
+        return pool
+    changed = collecting.corrections(line, parse_reward_spec(plan.reward_spec.body), max_lag=config.max_lag)
+    return replace(
+        pool,
+        candidates=[*pool.candidates, *changed.candidates],
+        dropped=dict(Counter(pool.dropped) + Counter(changed.dropped)),
+    )
+
+
+def _turns(line: Line, plan: LearningPlan, config: UpdateConfig, kind: str) -> Pool:
     spec = parse_reward_spec(plan.reward_spec.body)
     found = collecting.collect(line, spec, kind=kind, max_lag=config.max_lag, max_turns=plan.max_turns)
-    changed = (
-        collecting.corrections(line, spec, max_lag=config.max_lag)
-        if kind == RL
-        else collecting.Collected(candidates=[])
-    )
     return Pool(
         line=line,
         plan=plan,
         config=config,
         kind=kind,
-        candidates=[*found.candidates, *changed.candidates],
-        dropped=dict(Counter(found.dropped) + Counter(changed.dropped)),
+        candidates=found.candidates,
+        dropped=found.dropped,
         oldest_at=found.oldest_at,
     )
 
@@ -327,7 +344,7 @@ def _running_baselines(line: Line) -> Mapping[str, baseline.RunningSlice]:
 
 
 def _sample(
-    one: Candidate,
+    one: Whole,
     payload: TurnPayload,
     prompt: list[int],
     completion: list[int],

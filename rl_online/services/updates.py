@@ -45,11 +45,25 @@ class Preview:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Readiness:
+    """How far the update is that the loop starts by itself."""
+
+    num_ready: int
+    trigger: Trigger
+
+
+@dataclass(frozen=True, kw_only=True)
 class Forecast:
     """A preview with what it would take."""
 
     preview: Preview
     estimate: Estimate
+
+
+def readiness(policy: Policy) -> Readiness:
+    """As `preview_update` of an rl update counts it, without what it would leave out."""
+    pool = sealing.look_at_turns(policy)
+    return Readiness(num_ready=len(pool.candidates), trigger=_trigger(policy, pool, len(pool.candidates)))
 
 
 def preview_update(policy: Policy, *, overrides: Mapping[str, Any] | None = None, kind: str | None = None) -> Preview:
@@ -131,9 +145,7 @@ def consider(policy: Policy) -> Trigger:
     """Start sealing when it is time. Raises nothing when it is not."""
     if reason := _why_not(policy):
         return Trigger(is_due=False, reason=reason)
-    pool = sealing.look(policy, kind=sealing.RL)
-    num_ready = sum(not one.is_correction for one in pool.candidates)
-    trigger = _trigger(policy, pool, num_ready)
+    trigger = readiness(policy).trigger
     if trigger.is_due:
         enqueue(SEAL_JOB, project_id=policy.project_id, payload={"policy": str(policy.id)}, key=str(policy.id))
     return trigger

@@ -8,8 +8,8 @@ from feedback.models import Turn
 from registry.models import Policy
 from rl_online.collecting import LIVE_SOURCES
 from rl_online.models import UpdateRun
-from rl_online.services.updates import Preview, preview_update
-from rl_online.triggering import Outlook, Rhythm, Situation, foresee
+from rl_online.services.updates import readiness
+from rl_online.triggering import Outlook, Rhythm, Situation, Trigger, foresee
 
 RATE_OVER = timedelta(minutes=30)  # how far back the pace of settled turns is measured
 
@@ -18,13 +18,10 @@ RATE_OVER = timedelta(minutes=30)  # how far back the pace of settled turns is m
 class Next:
     """What the next update would take now, and when it is likely to start."""
 
-    preview: Preview
+    num_ready: int
+    trigger: Trigger
     outlook: Outlook
     turns_per_minute: float  # settled, over the last half hour
-
-    @property
-    def num_ready(self) -> int:
-        return self.preview.num_ready
 
 
 def look(policy: Policy, standing: Standing, running: UpdateRun | None, *, now: datetime) -> Next | None:
@@ -32,11 +29,11 @@ def look(policy: Policy, standing: Standing, running: UpdateRun | None, *, now: 
     plan = standing.plan
     if plan is None or standing.serving is None:
         return None
-    preview = preview_update(policy, kind="rl")
+    ready = readiness(policy)
     pace = _turns_per_minute(policy, now)
     last = UpdateRun.objects.filter(policy=policy).order_by("-created_at").values_list("created_at", flat=True).first()
     situation = Situation(
-        num_ready=preview.num_ready,
+        num_ready=ready.num_ready,
         oldest_ready_at=None,
         last_update_at=last,
         is_paused=plan.is_paused,
@@ -45,7 +42,7 @@ def look(policy: Policy, standing: Standing, running: UpdateRun | None, *, now: 
     )
     rhythm = Rhythm(every_turns=plan.every_turns, every_minutes=plan.every_minutes, min_turns=plan.min_turns)
     outlook = foresee(situation, rhythm, turns_per_minute=pace)
-    return Next(preview=preview, outlook=outlook, turns_per_minute=pace)
+    return Next(num_ready=ready.num_ready, trigger=ready.trigger, outlook=outlook, turns_per_minute=pace)
 
 
 def _turns_per_minute(policy: Policy, now: datetime) -> float:

@@ -21,7 +21,7 @@ from rl_online.models import DryRun, DryRunState, LearningPlan
 from rl_online.rewards.presets import DEFAULT, preset, presets
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services.dry_runs import NUM_SAMPLES, cancel_dry_run, find_dry_run, start_dry_run
-from rl_online.services.updates import forecast_update, preview_update, trigger_update
+from rl_online.services.updates import Forecast, forecast_update, trigger_update
 
 LOSSES = {RL: "ratio loss", KTO: "KTO"}
 EDITABLE = {
@@ -104,13 +104,13 @@ def _dry_context(row: DryRun) -> dict[str, Any]:
 
 def _form(request: MemberRequest, policy: Policy, error: StropError | None = None) -> HttpResponse:
     asked = request.POST if request.method == "POST" else request.GET
-    kind, chosen = _kind(request) or preview_update(policy).kind, _preset(request)
+    kind, chosen = _kind(request), _preset(request)
     try:
-        forecast = forecast_update(policy, kind=kind, overrides=_preset_settings(kind, chosen) | _sent(request))
+        forecast = _forecast(policy, kind, chosen, _sent(request))
     except InvalidInput as invalid:  # a value the trainer would not take: the form stands with what was typed
         error = error or invalid
         forecast = forecast_update(policy, kind=kind)
-    preview = forecast.preview
+    preview, kind = forecast.preview, forecast.preview.kind
     return render(
         request,
         "updates/trigger.html",
@@ -134,6 +134,19 @@ def _form(request: MemberRequest, policy: Policy, error: StropError | None = Non
         },
         status=error.status if error else 200,
     )
+
+
+def _forecast(policy: Policy, kind: str | None, chosen: str, sent: dict[str, float]) -> Forecast:
+    """Of the loss asked for, else of the one that the turns decide for; a second look only where that is not the plan.
+
+    Raises InvalidInput.
+    """
+    if kind is None:
+        found = forecast_update(policy)
+        kind = found.preview.kind
+        if not _preset_settings(kind, chosen) | sent:
+            return found
+    return forecast_update(policy, kind=kind, overrides=_preset_settings(kind, chosen) | sent)
 
 
 def _fields(

@@ -13,13 +13,13 @@ from rl_online.services import holdings, promotion, sealing, updates
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A list that grows with every whole look at what waits."""
     made: list[str] = []
-    real = sealing.look
+    real = sealing.look_at_turns
 
     def counted(*args, **kwargs):
         made.append("look")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(sealing, "look", counted)
+    monkeypatch.setattr(sealing, "look_at_turns", counted)
     return made
 
 
