@@ -1,9 +1,12 @@
 """Streams: what changed is sent once, readers share readings, and the end is told."""
 
 import asyncio
+import html
 import json
+import re
 
 import pytest
+from django.test import AsyncClient
 
 from console import live
 from console.live import Snapshot, follow
@@ -88,3 +91,38 @@ def test_who_is_no_member_any_more_is_refused_when_the_stream_is_opened_again(pr
     with tenant(project.id):
         Member.objects.get(user=viewer).delete()
     assert client.get(url).status_code == 404
+
+
+def first_parts(user, url: str) -> str:
+    """The HTML of the first event of a stream."""
+
+    async def read() -> str:
+        client = AsyncClient()
+        await client.aforce_login(user)
+        response = await client.get(url)
+        async for chunk in response.streaming_content:
+            if chunk.startswith(b"event: parts"):
+                return "".join(json.loads(chunk.decode().split("data: ")[1])["parts"].values())
+        return ""
+
+    return asyncio.run(read())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_stream_writes_times_in_the_zone_of_its_page_and_names_it(project, viewer, client):
+    with tenant(project.id):
+        run = factories.make_loop().updates[-1]
+    client.force_login(viewer)
+    page = client.get(f"/p/editor/updates/{run.id}?tz=Asia/Kolkata").content.decode()
+    url = html.unescape(re.search('data-live="([^"]+)"', page)[1])
+    times = set(re.findall('title="([^"]+)" data-ago', first_parts(viewer, url)))
+    assert times and all(time.endswith(" Asia/Kolkata") for time in times)
+    assert times <= set(re.findall('title="([^"]+)" data-ago', page)), "the same moments, written the same"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_readers_in_two_zones_do_not_share_a_reading(project, viewer):
+    with tenant(project.id):
+        run = factories.make_loop().updates[-1]
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        assert zone in first_parts(viewer, f"/p/editor/updates/{run.id}/live?tz={zone}")

@@ -5,7 +5,6 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.utils import timezone
 
 from console.live import Snapshot
 from console.reads import overview as overview_reads
@@ -32,11 +31,9 @@ async def overview(request: HttpRequest, project: str) -> HttpResponse:
         time_range = TimeRange.of(request, default=overview_reads.DEFAULT_RANGE)  # a moving range has moved
         context = overview_page.gather(project, policy, time_range) | {"project": project}
         figures = overview_page.figures(project, context)
-        with timezone.override(time_range.tzinfo):
-            parts = {
-                f"overview-{part}": render_to_string(f"overview/_{part}.html", context)
-                for part in overview_page.LIVE_PARTS
-            }
+        parts = {
+            f"overview-{part}": render_to_string(f"overview/_{part}.html", context) for part in overview_page.LIVE_PARTS
+        }
         return Snapshot(parts=parts, figures={name.removesuffix("_figure"): figure for name, figure in figures.items()})
 
     key = ("overview", name, *sorted(asked.query.items()))
