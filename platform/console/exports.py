@@ -1,4 +1,4 @@
-"""The rows of a list as a file, streamed: as many as match, in constant memory, each chunk read in its own transaction.
+"""Rows as a file, streamed: as many as match, in constant memory, each chunk read in its own transaction.
 
     export = Export(name="turns", columns=("turn", "at", "completion"), read=read_chunk)
     return stream(export, "csv" or "jsonl")
@@ -8,21 +8,25 @@ without quotes, so that what is read back equals what was stored. JSONL is one o
 
 A chunk that the database is stopped at (console.patience) ends the file with a line that is no row: CSV with the one
 value CUT, JSONL with {"error": {"code": "cut_short", "message": CUT}}. So no file that lacks rows looks whole.
+
+READERS chunks are read at once, whoever asked for them; with more exports than that each waits for its turns.
+`num_open` says how many are being written, so that a page can say that another one would have to wait.
 """
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connection
 from django.http import StreamingHttpResponse
 
-from console.keyset import Cursor
 from console.patience import TooSlow
 from registry.errors import InvalidInput
 
@@ -34,7 +38,10 @@ FIRST_ROWS = 100  # of the first chunk; later ones are as long as keeps a chunk 
 MOST_ROWS = 2000
 CHUNK_CHARACTERS = 2_000_000
 FORMATS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson; charset=utf-8"}
-_readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="export")
+READERS = 2  # chunks read at once
+_readers = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="export")
+_open: set[object] = set()  # exports that are being written by this process
+Place = Any  # where `read` goes on; only it knows what that is
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,10 +49,10 @@ class Chunk:
     """Some rows and where the next ones start."""
 
     rows: Sequence[Sequence[Any]]  # a value for each column: text, number, bool, datetime, JSON or None
-    next: Cursor | None  # where the following chunk starts; None: this was the last
+    next: Place | None  # where the following chunk starts; None: this was the last
 
 
-Read = Callable[[Cursor | None, int], Chunk]  # after which row, and how many
+Read = Callable[[Place | None, int], Chunk]  # from which place on, and how many
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,24 +74,41 @@ def stream(export: Export, format: str) -> StreamingHttpResponse:
     return response
 
 
+def num_open() -> int:
+    """Exports that are being written now."""
+    return len(_open)
+
+
 async def _lines(export: Export, write: Callable[[Sequence[Any]], str], format: str) -> AsyncIterator[str]:
-    if format == "csv":
-        yield _csv_line(export.columns)
-    place, size = None, FIRST_ROWS
-    while True:
-        try:
-            chunk = await sync_to_async(_and_return_connection, thread_sensitive=False, executor=_readers)(
-                export.read, place, size
-            )
-        except TooSlow:
-            log.error("the export %s is cut short: a chunk took longer than %g s", export.name, READ_S)
-            yield _cut_line(format)
-            return
-        text = "".join(write(row) for row in chunk.rows)
-        yield text
-        if chunk.next is None:
-            return
-        place, size = chunk.next, next_size(len(text), len(chunk.rows))
+    with _counted():
+        if format == "csv":
+            yield _csv_line(export.columns)
+        place: Place | None = None
+        size = FIRST_ROWS
+        while True:
+            try:
+                chunk = await sync_to_async(_and_return_connection, thread_sensitive=False, executor=_readers)(
+                    export.read, place, size
+                )
+            except TooSlow:
+                log.error("the export %s is cut short: a chunk took longer than %g s", export.name, READ_S)
+                yield _cut_line(format)
+                return
+            text = "".join(write(row) for row in chunk.rows)
+            yield text
+            if chunk.next is None:
+                return
+            place, size = chunk.next, next_size(len(text), len(chunk.rows))
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    mine = object()
+    _open.add(mine)
+    try:
+        yield
+    finally:
+        _open.discard(mine)
 
 
 def next_size(num_characters: int, num_rows: int) -> int:
@@ -92,7 +116,7 @@ def next_size(num_characters: int, num_rows: int) -> int:
     return max(1, min(MOST_ROWS, CHUNK_CHARACTERS * num_rows // max(1, num_characters)))
 
 
-def _and_return_connection(read: Read, place: Cursor | None, size: int) -> Chunk:
+def _and_return_connection(read: Read, place: Place | None, size: int) -> Chunk:
     try:
         return read(place, size)
     finally:
@@ -115,6 +139,8 @@ def _cell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     text = value if isinstance(value, str) else _plain(value)
     return '"' + text.replace('"', '""') + '"'
 

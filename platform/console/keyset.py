@@ -80,6 +80,33 @@ def keyset_chunk(
     rows: QuerySet[Any], place: Cursor | None, size: int, *, at: str = "at"
 ) -> tuple[list[Any], Cursor | None]:
     """The next `size` rows after a place, newest first, and the place after them; None when they are the last."""
-    order = Order(path=at)
-    found = list((rows.filter(order.beyond(place)) if place else rows).order_by(*order.columns())[: size + 1])
+    return _chunk(rows, Order(path=at), place, size)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """How far a walk through all rows has come: by an order, and after that through those it does not know."""
+
+    after: Cursor | None  # the last row seen; None: none of this part yet
+    is_unordered: bool = False  # in the second part
+
+
+def ordered_chunk(
+    rows: QuerySet[Any], place: Place | None, size: int, *, order: Order | None, at: str = "at"
+) -> tuple[list[Any], Place | None]:
+    """As `keyset_chunk` by an order. No row is left out: those without its column come last, newest first."""
+    place, newest = place or Place(after=None), Order(path=at)
+    if order is None or order.is_time:
+        found, after = _chunk(rows, order or newest, place.after, size)
+        return found, Place(after=after) if after else None
+    if place.is_unordered:
+        unknown = rows.filter(**{f"{order.path}__isnull": True})
+        found, after = _chunk(unknown, newest, place.after, size)
+        return found, Place(after=after, is_unordered=True) if after else None
+    found, after = _chunk(order.rows(rows), order, place.after, size)
+    return found, Place(after=after, is_unordered=after is None)
+
+
+def _chunk(rows: QuerySet[Any], order: Order, after: Cursor | None, size: int) -> tuple[list[Any], Cursor | None]:
+    found = list((rows.filter(order.beyond(after)) if after else rows).order_by(*order.columns())[: size + 1])
     return found[:size], order.place_of(found[size - 1]) if len(found) > size else None

@@ -54,6 +54,7 @@ pages = [
     path("alerts/<int:alarm>/close", alerts.close, name="alert-close"),
     path("palette", finding.palette, name="palette"),
     path("id/<path:reference>", finding.resolve, name="resolve"),
+    path("export", lists.export_queue, name="export-queue"),
     path("export/<slug:list>", lists.export, name="export"),
     path("views/save", saved_views.save, name="view-save"),
     path("views/<int:view>/delete", saved_views.delete, name="view-delete"),

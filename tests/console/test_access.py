@@ -56,6 +56,7 @@ TABLE = {
     "palette": Row(EVERYONE),
     "resolve": Row(dict.fromkeys(EVERYONE, 302), {"reference": "session"}),
     "export": Row(EVERYONE, fixed={"list": "turns"}),
+    "export-queue": Row(EVERYONE),
     "view-save": Row(dict.fromkeys(EVERYONE, 302), post={"page": "turns", "name": "mine", "query": "q=outcome:reject"}),
     "view-delete": Row(dict.fromkeys(EVERYONE, 403) | {"owner": 302}, {"view": "view"}, post={"page": "turns"}),
     "sessions": Row(EVERYONE),

@@ -5,9 +5,12 @@ import csv
 import io
 import itertools
 import json
+import re
+import threading
 import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.db import connection
@@ -20,7 +23,7 @@ from console.lists.turns import TURNS
 from console.views.lists import EXPORTED
 from registry.errors import InvalidInput
 from registry.tenancy import tenant
-from tests.console import factories
+from tests.console import evaluate, factories
 
 AT = datetime(2026, 11, 30, 6, tzinfo=UTC)
 AWKWARD = [
@@ -93,6 +96,12 @@ def test_numbers_and_times_keep_every_digit():
     ]  # fmt: skip
 
 
+def test_money_keeps_every_digit_and_is_a_number_in_csv():
+    cost = Decimal("0.00000012345678901234567890")
+    assert text_of(export_of([(1, None, cost)]), "csv").split("\r\n")[1] == "1,,0.00000012345678901234567890"
+    assert Decimal(json.loads(text_of(export_of([(1, None, cost)]), "jsonl"))["n"]) == cost
+
+
 def test_chunks_shrink_for_long_rows_and_grow_for_short_ones():
     assert next_size(100, 100) == exports.MOST_ROWS and next_size(100_000_000, 100) == 2 and next_size(10**9, 1) == 1
     assert next_size(0, 0) >= 1
@@ -129,8 +138,10 @@ def test_an_unknown_format_is_refused():
 def download(transactional_db, project, member):
     """download(path, role) -> status, the file's name and its text."""
 
+    people = {}
+
     def get(path, role="viewer"):
-        user = member(project, role)
+        user = people.get(role) or people.setdefault(role, member(project, role))
 
         async def fetch():
             client = AsyncClient()
@@ -226,3 +237,130 @@ def test_what_is_not_there_for_this_person_is_not_found(download, other_project,
 def test_a_wish_that_cannot_be_read_goes_back_to_the_list(download, query):
     status, location, _ = download(f"/p/editor/export/turns?{query}")
     assert status == 302 and location.startswith("/p/editor/turns?")
+
+
+# --- In the list's own order ---
+
+
+def exported(download, query: str, key: str = "session"):
+    status, _, body = download(f"/p/editor/export/turns?format=jsonl&range=1d&{query}")
+    assert status == 200
+    return [json.loads(line)[key] for line in body.split("\n")[:-1]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_an_export_follows_the_order_of_its_list_and_loses_no_row(download, project, monkeypatch, size):
+    monkeypatch.setattr(exports, "FIRST_ROWS", size)
+    monkeypatch.setattr(exports, "MOST_ROWS", size)
+    at = factories.timezone.now()
+    with tenant(project.id):
+        factories.make_policy()
+        for i, latency_ms in enumerate([30.0, None, 10.0, 20.0, None, 20.0]):
+            factories.make_turn(f"s{i}", latency_ms=latency_ms, at=at - timedelta(minutes=i))
+    assert exported(download, "sort=latency_ms") == ["s2", "s3", "s5", "s0", "s1", "s4"]
+    assert exported(download, "sort=-latency_ms") == ["s0", "s5", "s3", "s2", "s1", "s4"]
+    assert exported(download, "sort=at") == ["s5", "s4", "s3", "s2", "s1", "s0"]
+    assert exported(download, "") == ["s0", "s1", "s2", "s3", "s4", "s5"]
+
+
+def test_the_menu_says_when_another_export_would_have_to_wait(as_engineer, project):
+    """Both readers are held by two exports; a third is begun and waits."""
+    go_on, started = threading.Event(), threading.Semaphore(0)
+
+    def read(place, size):
+        started.release()
+        go_on.wait(20)
+        return Chunk(rows=[], next=None)
+
+    def queue() -> str:
+        return as_engineer.get("/p/editor/export").content.decode()
+
+    held = [threading.Thread(target=text_of, args=(Export(name="x", columns=("a",), read=read), "csv")) for _ in "ab"]
+    try:
+        assert "status" not in queue()
+        for thread in held:
+            thread.start()
+            assert started.acquire(timeout=20)
+        assert "2 exports are being written now" in queue()
+    finally:
+        go_on.set()
+        for thread in held:
+            thread.join(20)
+    assert "status" not in queue() and exports.num_open() == 0
+
+
+# --- Tables of pages that are no lists ---
+
+
+@pytest.fixture
+def evaluated(transactional_db, project):
+    with tenant(project.id):
+        evaluate.make_evaluated(factories.make_loop())
+
+
+def table(download, name: str, query: str = ""):
+    status, file, body = download(f"/p/editor/export/{name}?format=jsonl&{query}")
+    assert status == 200 and f'filename="editor-{name}.jsonl"' in file
+    return [json.loads(line) for line in body.split("\n")[:-1]]
+
+
+def test_compare_exports_every_problem_of_the_filter_and_the_differences(download, evaluated):
+    sides = "a=editor@2&b=editor@3"
+    rows = table(download, "compare", sides)
+    assert len(rows) == 40 and {row["a"] for row in rows} == {"editor@2"}
+    worse = table(download, "compare", f"{sides}&change=regression")
+    assert worse == [row for row in rows if row["change"] == "regression"] and worse
+    assert all(row["difference"] == row["b_score"] - row["a_score"] for row in worse)
+    whole = table(download, "compare-slices", sides)[0]
+    assert whole["slice"] == "all" and whole["low"] <= whole["difference"] <= whole["high"]
+    assert whole["n_common"] + sum(row["difference"] is None for row in rows) == 40
+
+
+def test_costs_export_what_the_page_shows_and_unpriced_is_not_0(download, evaluated):
+    rows = {row["who_answered"]: row for row in table(download, "costs")}
+    assert {"editor@1", "editor@2"} <= set(rows)
+    own, unpriced = rows["editor@2"], rows["gpt-6-preview"]
+    assert unpriced["inference_calls"] == unpriced["inference_unpriced_calls"] == 4
+    assert unpriced["inference_usd"] is None and unpriced["total_usd"] is None
+    assert own["proving_calls"] == 4 and own["proving_unpriced_calls"] == 0 and Decimal(own["proving_usd"]) > 0
+    assert all(Decimal(row["total_usd"]) >= 0 for row in rows.values() if row["total_usd"] is not None)
+    quality = table(download, "cost-quality")
+    assert quality and all(row["n_scored"] and row["score_low"] <= row["score_mean"] for row in quality)
+
+
+def test_win_rates_export_pairs_and_ranking_of_the_chosen_judge(download, evaluated):
+    pairs, ranking = table(download, "win-rates"), table(download, "ranking")
+    assert all(row["decided"] == row["wins"] + row["ties"] + row["losses"] for row in pairs) and pairs
+    assert {row["side"] for row in ranking} == {row[end] for row in pairs for end in ("side", "over")}
+    people = table(download, "win-rates", "by=people")
+    assert {row["by"] for row in people} == {"people"} and {row["by"] for row in pairs} != {"people"}
+
+
+def test_a_page_table_is_of_its_own_project_only(download, evaluated, other_project):
+    assert download("/p/other/export/costs")[0] == 404
+
+
+@pytest.mark.parametrize("query", ["a=editor@1&format=csv", "a=editor@1&b=editor@2&format=xlsx"])
+def test_a_table_that_cannot_be_made_goes_back_to_its_page(download, project, query):
+    status, location, _ = download(f"/p/editor/export/compare?{query}")
+    assert status == 302 and location.startswith("/p/editor/compare?a=editor") and "format" not in location
+
+
+@pytest.mark.parametrize(
+    ("page", "tables"),
+    [
+        ("compare?a=editor@1&b=editor@2", ["compare", "compare-slices"]),
+        ("costs?range=7d", ["costs", "cost-quality"]),
+        ("win-rates?by=people", ["win-rates", "ranking"]),
+    ],
+)
+def test_these_pages_offer_their_tables_under_the_filter_and_how_often_to_read_again(
+    client, viewer, evaluated, page, tables
+):
+    client.force_login(viewer)
+    html = client.get(f"/p/editor/{page}").content.decode()
+    links = re.findall(r'href="/p/editor/export/([a-z-]+)\?([^"]+)"', html)
+    assert [name for name, _ in links] == [name for name in tables for _ in ("csv", "jsonl")]
+    asked = page.partition("?")[2].replace("@", "%40").split("&")
+    assert all(part in query for part in asked for _, query in links)
+    assert "data-refresh-select" in html and 'id="results" data-refresh' in html

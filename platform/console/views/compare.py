@@ -1,22 +1,25 @@
 """Compare any two checkpoints or models; `b` is the new side, differences are b - a."""
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
 from django.core.paginator import Paginator
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from console.access import MemberRequest, member_required
 from console.charts.forest import ForestRow, forest
+from console.page_tables import PageTable, Rows
 from console.reads import compare as reads
 from console.reads.spending.ledger import ledger
 from console.timerange import TimeRange
 from evals.comparing.answers import find_problem, side_by_side
+from evals.comparing.effects import Effect
 from evals.comparing.names import Name
-from evals.comparing.problems import Change
+from evals.comparing.problems import Answer, Change
 from registry.errors import InvalidInput
 
 PAGE = 40
@@ -44,7 +47,7 @@ def problem(request: MemberRequest, problem: int) -> HttpResponse:
     """Both sides' answers to one problem; without two sides there is nothing to lay side by side."""
     one = find_problem(problem)
     try:
-        a, b = Name.of(request.GET.get("a", ""), field="a"), Name.of(request.GET.get("b", ""), field="b")
+        a, b = _sides(request)
     except InvalidInput:
         return redirect("console:compare", request.member.project.slug)
     found = side_by_side(one, a, b)
@@ -69,8 +72,8 @@ def _choices(asked: dict[str, str]) -> dict[str, Any]:
 
 def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -> dict[str, Any]:
     found, unmatched = reads.measured(a, b)
-    change, part = request.GET.get("change", ""), request.GET.get("slice", "")
-    shown = reads.problems(found, change=change if change in list(Change) else "", slice=part)
+    change, part = _filter(request)
+    shown = reads.problems(found, change=change, slice=part)
     spent = ledger(time_range.start, time_range.end)
     sides = reads.taken(a, spent), reads.taken(b, spent)
     page = Paginator(shown.rows, PAGE).get_page(request.GET.get("page"))
@@ -90,8 +93,15 @@ def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -
         "lived": reads.lived(a, b, since=time_range.start, until=time_range.end),
         "taken": sides,
         "has_device_price": spent.has_device_price,
+        "tables": TABLES,
         "swapped": f"{_page(request)}?{urlencode({'a': b.text, 'b': a.text} | time_range.query)}",
     }
+
+
+def _filter(request: HttpRequest) -> tuple[str, str]:
+    """By change, and by slice; empty is everything."""
+    change = request.GET.get("change", "")
+    return change if change in list(Change) else "", request.GET.get("slice", "")
 
 
 def _forest(request: MemberRequest, one: reads.Measured, a: Name, b: Name) -> dict[str, Any] | None:
@@ -120,3 +130,85 @@ def _slice(name: str) -> str:
 
 def _page(request: MemberRequest) -> str:
     return reverse("console:compare", args=[request.member.project.slug])
+
+
+def _ask_problems(request: HttpRequest) -> Callable[[], Rows]:
+    a, b = _sides(request)
+    (change, part), time_range = _filter(request), TimeRange.of(request, DEFAULT_RANGE)
+
+    def rows() -> Rows:
+        found, _ = reads.measured(a, b)
+        spent = ledger(time_range.start, time_range.end)
+        shown = reads.problems(found, change=change, slice=part)
+        costed = reads.costed(shown.rows, (reads.taken(a, spent), reads.taken(b, spent)))
+        return [_exported(a, b, row) for row in costed]
+
+    return rows
+
+
+def _exported(a: Name, b: Name, row: reads.CostedPair) -> tuple[Any, ...]:
+    one = row.problem
+    return (
+        a.text, b.text, one.benchmark, one.problem_id, one.change.value, *_answer(one.a), *_answer(one.b),
+        one.difference, row.cost_a, row.cost_b, one.slices,
+    )  # fmt: skip
+
+
+def _answer(answer: Answer | None) -> tuple[Any, ...]:
+    """Status, score and latency; an unknown status is that of a problem the side was not asked."""
+    return (None, None, None) if answer is None else (answer.status, answer.value, answer.latency_ms)
+
+
+def _ask_slices(request: HttpRequest) -> Callable[[], Rows]:
+    a, b = _sides(request)
+
+    def rows() -> Rows:
+        found, _ = reads.measured(a, b)
+        return [
+            (a.text, b.text, effect.benchmark, effect.slice, *_difference(effect), effect.num_common, effect.num_asked)
+            for one in found
+            for effect in one.effects.rows
+        ]
+
+    return rows
+
+
+def _difference(effect: Effect) -> tuple[Any, ...]:
+    one, bounds = effect.difference, effect.interval
+    if one is None or bounds is None:
+        return (None,) * 11
+    return (
+        one.mean_old, one.mean_new, one.mean, one.se, one.clustered_se, bounds.low, bounds.high, bounds.kind,
+        one.better, one.worse, one.equal,
+    )  # fmt: skip
+
+
+def _sides(request: HttpRequest) -> tuple[Name, Name]:
+    """Raises InvalidInput."""
+    return Name.of(request.GET.get("a", ""), field="a"), Name.of(request.GET.get("b", ""), field="b")
+
+
+PROBLEM_COLUMNS = (
+    "a", "b", "benchmark", "problem", "change", "a_status", "a_score", "a_latency_ms", "b_status", "b_score",
+    "b_latency_ms", "difference", "a_usd", "b_usd", "slices",
+)  # fmt: skip
+SLICE_COLUMNS = (
+    "a", "b", "benchmark", "slice", "a_mean", "b_mean", "difference", "se", "clustered_se", "low", "high",
+    "interval", "better", "worse", "equal", "n_common", "n_asked",
+)  # fmt: skip
+TABLES = (
+    PageTable(
+        name="compare",
+        title="Problems",
+        page="compare",
+        columns=PROBLEM_COLUMNS,
+        ask=_ask_problems,
+    ),
+    PageTable(
+        name="compare-slices",
+        title="Differences by slice",
+        page="compare",
+        columns=SLICE_COLUMNS,
+        ask=_ask_slices,
+    ),
+)

@@ -1,21 +1,24 @@
 """Costs: where money went, what it bought, and what quality it pays for."""
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 from django.views.decorators.http import require_safe
 
 from console.access import MemberRequest, member_required
 from console.charts.pareto import Priced, pareto
+from console.page_tables import PageTable, Rows
 from console.reads import cost_quality
 from console.reads import costs as reads
 from console.reads.spending.entries import PURPOSES
 from console.reads.spending.ledger import ledger
 from console.timerange import TimeRange
 from evals.models import Benchmark
+from registry.pricing import Spend
 
 DEFAULT_RANGE = "30d"
 
@@ -42,6 +45,7 @@ def costs(request: MemberRequest) -> HttpResponse:
             "benchmark": chosen,
             "figure": _figure(request, rated, serving, time_range),
             "rated": rated,
+            "tables": TABLES,
             "undrawn": [one for one in rated if not one.cost_usd or one.quality is None],
         },
     )
@@ -87,3 +91,81 @@ def _sessions(request: MemberRequest, one: cost_quality.Rated, time_range: TimeR
         return ""
     name = "model" if one.version is None else "checkpoint"
     return f"{turns}?{urlencode({'q': f'{name}:{one.name} source:eval'} | time_range.query)}"
+
+
+def _ask_costs(request: HttpRequest) -> Callable[[], Rows]:
+    time_range = TimeRange.of(request, DEFAULT_RANGE)
+
+    def rows() -> Rows:
+        found = reads.costs(ledger(time_range.start, time_range.end))
+        return [_exported(row) for row in found.rows]
+
+    return rows
+
+
+def _exported(row: reads.CostRow) -> tuple[Any, ...]:
+    spends = [row.spend.get(purpose, Spend()) for purpose in PURPOSES]
+    return (
+        row.name, row.is_serving, *(value for spend in (*spends, row.total) for value in _spent(spend)),
+        row.bought.settled, row.bought.accepted, row.per_accepted_usd, row.bought.scored, row.bought.solved,
+        row.per_solved_usd, row.seconds, row.tokens,
+    )  # fmt: skip
+
+
+def _spent(spend: Spend) -> tuple[Any, ...]:
+    """The sum over priced calls is no cost where none has a price."""
+    is_known = spend.calls > spend.unpriced or not spend.calls
+    return spend.cost_usd if is_known else None, spend.calls, spend.unpriced
+
+
+def _ask_quality(request: HttpRequest) -> Callable[[], Rows]:
+    time_range, asked = TimeRange.of(request, DEFAULT_RANGE), request.GET.get("benchmark", "")
+
+    def rows() -> Rows:
+        spent = ledger(time_range.start, time_range.end)
+        chosen = _chosen(cost_quality.benchmarks(spent.since, spent.until), asked)
+        if chosen is None:
+            return []
+        return [
+            (
+                str(chosen), one.name, one.quality, *_bounds(one.quality, one.quality_low, one.quality_high),
+                one.interval, one.num_scored, one.cost_usd, one.cost_low, one.cost_high, cost_quality.COST_INTERVAL,
+                one.num_unpriced, one.median_tokens,
+            )
+            for one in cost_quality.rated(chosen, spent)
+        ]  # fmt: skip
+
+    return rows
+
+
+def _bounds(value: float | None, low: float, high: float) -> tuple[float | None, float | None]:
+    return (None, None) if value is None else (low, high)
+
+
+COST_COLUMNS = (
+    "who_answered", "is_serving",
+    *(f"{name}_{what}" for name in (*PURPOSES, "total") for what in ("usd", "calls", "unpriced_calls")),
+    "settled_turns", "accepted_turns", "accepted_turn_usd", "scored_answers", "solved_answers",
+    "solved_problem_usd", "device_seconds", "tokens",
+)  # fmt: skip
+QUALITY_COLUMNS = (
+    "benchmark", "side", "score_mean", "score_low", "score_high", "score_interval", "n_scored",
+    "problem_usd", "problem_usd_low", "problem_usd_high", "usd_interval", "n_unpriced",
+    "output_tokens_median",
+)  # fmt: skip
+TABLES = (
+    PageTable(
+        name="costs",
+        title="By checkpoint and model",
+        page="costs",
+        columns=COST_COLUMNS,
+        ask=_ask_costs,
+    ),
+    PageTable(
+        name="cost-quality",
+        title="Cost against quality",
+        page="costs",
+        columns=QUALITY_COLUMNS,
+        ask=_ask_quality,
+    ),
+)

@@ -3,14 +3,14 @@
 from asgiref.sync import sync_to_async
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from console import exports, snippets
 from console.access import MemberRequest, member_of, member_required
 from console.exports import Chunk, Export
-from console.keyset import Cursor, keyset_chunk
+from console.keyset import Place, ordered_chunk
 from console.listing import Asked, ExportOf, Found, show_list
 from console.lists.alarms import ALARMS
 from console.lists.audit import AUDIT
@@ -20,13 +20,17 @@ from console.lists.sessions import SESSIONS
 from console.lists.signals import SIGNALS
 from console.lists.turns import TURNS
 from console.lists.updates import UPDATES
+from console.page_tables import PageTable
 from console.patience import patience
 from console.reads import policies
+from console.views import compare, costs, win_rates
+from registry.errors import InvalidInput
 from registry.models import Member
 from registry.selectors import memberships
 from registry.tenancy import tenant
 
 EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT)}
+PAGE_TABLES = {table.name: table for table in (*compare.TABLES, *costs.TABLES, *win_rates.TABLES)}
 
 
 @require_safe
@@ -55,6 +59,8 @@ async def export(request: HttpRequest, project: str, list: str) -> HttpResponse:
     if not user.is_authenticated:
         return redirect_to_login(request.get_full_path())
     member = member_of(await sync_to_async(memberships)(user), project)
+    if list in PAGE_TABLES:
+        return _export_table(request, PAGE_TABLES[list], member)
     kind = EXPORTED.get(list)
     if kind is None or kind.export is None:
         raise Http404(f"no list {list!r} to export")
@@ -67,6 +73,26 @@ async def export(request: HttpRequest, project: str, list: str) -> HttpResponse:
     )
 
 
+@require_safe
+@member_required()
+def export_queue(request: MemberRequest) -> HttpResponse:
+    """Whether a further export would have to wait; asked for when the menu opens."""
+    return render(
+        request, "partials/export_queue.html", {"num_open": exports.num_open(), "num_readers": exports.READERS}
+    )
+
+
+def _export_table(request: HttpRequest, table: PageTable, member: Member) -> HttpResponse:
+    slug, format = member.project.slug, request.GET.get("format", "csv")
+    try:
+        read = table.reader(request, member)
+        return exports.stream(Export(name=f"{slug}-{table.name}", columns=table.columns, read=read), format)
+    except InvalidInput:
+        kept = request.GET.copy()
+        kept.pop("format", None)
+        return redirect(f"{reverse(f'console:{table.page}', args=[slug])}?{kept.urlencode()}")
+
+
 def _first_snippets(found: Found) -> dict[str, object]:
     """What an empty project offers to copy; asked for only where there are no rows."""
     if found.rows:
@@ -76,9 +102,9 @@ def _first_snippets(found: Found) -> dict[str, object]:
 
 
 def _read(of: ExportOf, asked: Asked, member: Member) -> exports.Read:
-    def read(place: Cursor | None, size: int) -> Chunk:
+    def read(place: Place | None, size: int) -> Chunk:
         with tenant(member.project_id), patience(exports.READ_S):
-            found, after = keyset_chunk(of.rows(asked), place, size, at=of.at)
+            found, after = ordered_chunk(of.rows(asked), place, size, order=asked.order, at=of.at)
             return Chunk(rows=of.values(found), next=after)
 
     return read

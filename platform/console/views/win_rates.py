@@ -1,10 +1,10 @@
 """Win rates: who beats whom by judges and by people, and how strong each is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -12,10 +12,13 @@ from django.views.decorators.http import require_safe
 from console.access import MemberRequest, member_required
 from console.charts.forest import ForestRow, forest
 from console.charts.matrix import Cell, matrix
+from console.page_tables import PageTable, Rows
 from console.reads import win_rates as reads
 from console.timerange import TimeRange
 from evals.judge_record import JudgeRecord, records
 from evals.standings import MIN_DECIDED, Standings, Vote, standings, votes_of_judge
+from evals.statistics.bradley_terry import Strength
+from evals.statistics.wins import WinRate
 
 DEFAULT_RANGE = "90d"
 TABS = ("judges", "people")
@@ -25,8 +28,7 @@ TABS = ("judges", "people")
 @member_required()
 def win_rates(request: MemberRequest) -> HttpResponse:
     time_range = TimeRange.of(request, DEFAULT_RANGE)
-    by = request.GET.get("by", "judges")
-    by = by if by in TABS else "judges"
+    by = _by(request)
     context = _by_people(time_range) if by == "people" else _by_judge(request.GET.get("judge", ""), time_range)
     found = standings(context.pop("votes"))
     figures = {
@@ -41,8 +43,14 @@ def win_rates(request: MemberRequest) -> HttpResponse:
         "rows": _rows(found),
         "pairs": _pairs(found),
         "min_decided": MIN_DECIDED,
+        "tables": TABLES,
     }
     return render(request, "win_rates/win_rates.html", frame | figures | context)
+
+
+def _by(request: HttpRequest) -> str:
+    by = request.GET.get("by", "judges")
+    return by if by in TABS else "judges"
 
 
 def _by_judge(asked: str, time_range: TimeRange) -> dict[str, Any]:
@@ -115,3 +123,53 @@ def _ranking(request: MemberRequest, found: Standings) -> dict[str, Any] | None:
         line_at=1000.0,
         is_signed=False,
     )
+
+
+def _ask(request: HttpRequest, rows_of: Callable[[Standings, str], Rows]) -> Callable[[], Rows]:
+    time_range, by, judge = TimeRange.of(request, DEFAULT_RANGE), _by(request), request.GET.get("judge", "")
+
+    def rows() -> Rows:
+        context = _by_people(time_range) if by == "people" else _by_judge(judge, time_range)
+        chosen = context.get("chosen")
+        return rows_of(standings(context["votes"]), str(chosen.judge) if chosen else by)
+
+    return rows
+
+
+def _ranking_rows(found: Standings, by: str) -> Rows:
+    ridge = found.with_ridge.ridge if found.ranking.undefined else found.ranking.ridge
+    return [
+        (by, place, row["name"], *_elo(row["strength"]), ridge, *_rate(row["rate"]))
+        for place, row in enumerate(_rows(found), start=1)
+    ]
+
+
+def _pair_rows(found: Standings, by: str) -> Rows:
+    return [(by, pair["left"], pair["right"], *_rate(pair["rate"])) for pair in _pairs(found)]
+
+
+def _elo(strength: Strength | None) -> tuple[float | None, ...]:
+    return (strength.elo, strength.elo_low, strength.elo_high) if strength else (None, None, None)
+
+
+def _rate(rate: WinRate) -> tuple[Any, ...]:
+    return rate.rate, rate.low, rate.high, rate.interval, rate.wins, rate.ties, rate.losses, rate.n, rate.undecided
+
+
+RATE = ("win_rate", "low", "high", "interval", "wins", "ties", "losses", "decided", "undecided")
+TABLES = (
+    PageTable(
+        name="win-rates",
+        title="Pairs",
+        page="win-rates",
+        columns=("by", "side", "over", *RATE),
+        ask=lambda request: _ask(request, _pair_rows),
+    ),
+    PageTable(
+        name="ranking",
+        title="Ranking",
+        page="win-rates",
+        columns=("by", "place", "side", "elo", "elo_low", "elo_high", "ridge", *RATE),
+        ask=lambda request: _ask(request, _ranking_rows),
+    ),
+)

@@ -106,6 +106,11 @@
   });
   const boxOf = (name) => document.querySelector(`[data-figure="${CSS.escape(name)}"]`);
   const scan = (root) => {
+    for (const box of figures.keys()) {
+      if (box.isConnected) continue; // replaced by a fresh reading of the page
+      widths.unobserve(box);
+      figures.delete(box);
+    }
     for (const box of root.querySelectorAll("[data-figure]")) {
       const data = box.nextElementSibling;
       if (data?.type === "application/json") draw(box, JSON.parse(data.textContent));
