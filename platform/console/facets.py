@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db import connection
 from django.db.models import QuerySet
 
 from console.listing import COUNT_LIMIT, Asked
@@ -35,7 +36,10 @@ class Facet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counted:
-    """How a facet is counted: the value that a row's `columns` make, None for a row that has none."""
+    """How a facet is counted: the value that a row's `columns` make, None for a row that has none.
+
+    Of a column written with a question mark, `settled_at?`, only matters whether it is there: True or None.
+    """
 
     name: str  # of the field
     title: str
@@ -58,14 +62,45 @@ def count_facets(
 
 
 def _count(rows: QuerySet[Any], facets: tuple[Counted, ...], at: str, of: str) -> dict[str, tuple[Counter[str], bool]]:
+    """All facets in one query, which counts in the database: the newest rows are never brought here."""
     columns = list(dict.fromkeys(column for one in facets for column in one.columns))
-    newest = list(rows.order_by(f"-{at}").values_list(*([of] if of else ["pk"]), *columns)[:COUNT_LIMIT])
-    places = {column: i + 1 for i, column in enumerate(columns)}
+    places = {column: place for place, column in enumerate(columns)}
+    groups = {one.name: tuple(places[column] for column in one.columns) for one in facets}
+    named = [f"{_written(column)} AS c{place}" for column, place in places.items()]
+    sets = ", ".join("(" + ", ".join(f"c{place}" for place in group) + ")" for group in dict.fromkeys(groups.values()))
+    every = ", ".join(f"c{place}" for place in places.values())
+    row = of or "pk"
+    newest = rows.order_by(f"-{at}").values(row, *(column.removesuffix("?") for column in columns))[:COUNT_LIMIT]
+    query, values = newest.query.sql_with_params()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            SELECT GROUPING({every}), count(*), count({"DISTINCT " if of else ""}one), {every}
+            FROM (SELECT "{row}" AS one, {", ".join(named)} FROM ({query}) newest) named
+            GROUP BY GROUPING SETS ({sets}, ())
+            """,  # noqa: S608 - names of columns, and a query of the ORM
+            values,
+        )
+        counted = cursor.fetchall()
+    by_set: dict[int, list[tuple[Any, ...]]] = {}
+    for mask, *row_of_set in counted:
+        by_set.setdefault(mask, []).append(tuple(row_of_set))
+    nothing = (1 << len(columns)) - 1  # a bit for each column that a set leaves out, the first one's the highest
+    is_capped = by_set[nothing][0][0] == COUNT_LIMIT
     found = {}
     for one in facets:
-        seen = {(row[0], one.value(*(row[places[column]] for column in one.columns))) for row in newest}
-        found[one.name] = (Counter(value for _, value in seen if value is not None), len(newest) == COUNT_LIMIT)
+        counts: Counter[str] = Counter()
+        mask = nothing - sum(1 << (len(columns) - 1 - place) for place in groups[one.name])
+        for _, number, *parts in by_set.get(mask, ()):
+            value = one.value(*(parts[place] for place in groups[one.name]))
+            if value is not None:
+                counts[value] += number
+        found[one.name] = (counts, is_capped)
     return found
+
+
+def _written(column: str) -> str:
+    return f'CASE WHEN "{column[:-1]}" IS NOT NULL THEN true END' if column.endswith("?") else f'"{column}"'
 
 
 def _facet(asked: Asked, one: Counted, counts: Counter[str], is_capped: bool) -> Facet:

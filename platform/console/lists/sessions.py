@@ -40,7 +40,7 @@ COLUMNS = (
 )
 EXPORTED = ("session", "user", "surface", "first_at", "last_at", "num_turns", "outcomes", "answered_by", "open_flags")
 FACETS = (
-    Counted(name="outcome", title="Has a turn with", columns=("turns__outcome", "turns__settled_at"),
+    Counted(name="outcome", title="Has a turn with", columns=("turns__outcome", "turns__settled_at?"),
             value=lambda outcome, settled: outcome if settled else "unsettled"),
     Counted(name="checkpoint", title="Answered by", columns=("turns__policy", "turns__version", "turns__model"),
             value=checkpoint_of),

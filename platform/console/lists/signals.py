@@ -85,8 +85,8 @@ EXPORTED = (
 )  # fmt: skip
 FACETS = (
     Counted(name="kind", title="Kind", columns=("kind",)),
-    Counted(name="state", title="Turn", columns=("turn_ref", "turn_id", "expired_at"), value=state_of),
-    Counted(name="outcome", title="Outcome of the turn", columns=("turn_id", "turn__outcome", "turn__settled_at"),
+    Counted(name="state", title="Turn", columns=("turn_ref?", "turn_id?", "expired_at?"), value=state_of),
+    Counted(name="outcome", title="Outcome of the turn", columns=("turn_id?", "turn__outcome", "turn__settled_at?"),
             value=lambda turn, outcome, settled: None if turn is None else outcome if settled else "unsettled"),
     Counted(name="checkpoint", title="Answered by", columns=("turn__policy", "turn__version", "turn__model"),
             value=checkpoint_of),

@@ -51,7 +51,7 @@ EXPORTED = (
 )  # fmt: skip
 FACETS = (
     Counted(
-        name="outcome", title="Outcome", columns=("outcome", "settled_at"), value=lambda o, s: o if s else "unsettled"
+        name="outcome", title="Outcome", columns=("outcome", "settled_at?"), value=lambda o, s: o if s else "unsettled"
     ),
     Counted(name="checkpoint", title="Answered by", columns=("policy", "version", "model"), value=checkpoint_of),
     Counted(name="source", title="Source", columns=("source",)),
