@@ -5,6 +5,7 @@ seconds old. Ranges cut finer than an hour are short by rule and read from the r
 starts with project and time. Both say the same wherever both can be asked.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -146,34 +147,48 @@ def turns_of_nobody(span: Span) -> int:
     return int(_rollups(UserRollup, span, None, None).filter(user=None).aggregate(n=Sum("turns"))["n"] or 0)
 
 
+def versions(span: Span, *, policy: str, source: str = REAL_USERS) -> list[int]:
+    """Those with settled turns in the whole hours of the span, the newest first."""
+    rows = _rollups(TurnRollup, span, policy, source).filter(settled__gt=0, version__isnull=False)
+    return list(rows.order_by("-version").values_list("version", flat=True).distinct())
+
+
 def shares(
-    span: Span, *, policy: str | None = None, source: str | None = REAL_USERS, is_divided: bool = True
+    span: Span,
+    *,
+    policy: str | None = None,
+    source: str | None = REAL_USERS,
+    versions: Collection[int] | None = None,
+    is_divided: bool = True,
 ) -> list[Share]:
-    """One for each origin and bucket with settled turns, by time, then origin; undivided, one for each origin."""
+    """One for each origin and bucket with settled turns, by time, then origin; undivided, one for each origin.
+
+    Of a policy with `versions`: of these alone, which an index leads to in the order of their users.
+    """
+    groups = [*["at"] * is_divided, *(["policy", "version", "model"] if policy is None else ["version"])]
+    conditions = {
+        "policy = %(policy)s": policy, "source = %(source)s": source, "version = ANY(%(versions)s)": versions,
+    }  # fmt: skip
+    query = _SHARES.format(
+        rows=_FINE if span.is_fine else _HOURLY,
+        where=" AND ".join(text for text, value in conditions.items() if value is not None) or "true",
+        groups=", ".join(groups),
+        at="at" if is_divided else "%(start)s::timestamptz",
+        origin="policy, version, model" if policy is None else "%(policy)s::text, version, NULL",
+    )
     values: dict[str, Any] = {
         "project": current_project_id(), "start": span.start, "end": span.end, "policy": policy, "source": source,
-        "bucket": span.bucket if is_divided else 2 * (span.end - span.start),
-        "epoch": EPOCH if is_divided else span.start,
+        "versions": None if versions is None else list(versions), "bucket": span.bucket, "epoch": EPOCH,
     }  # fmt: skip
-    conditions = ["(%(source)s::text IS NULL OR source = %(source)s)"] + ["policy = %(policy)s"] * (policy is not None)
     with connection.cursor() as cursor:
-        cursor.execute(_SHARES.format(rows=_FINE if span.is_fine else _HOURLY, where=" AND ".join(conditions)), values)
+        cursor.execute(query, values)
         return [
             Share(
                 at=at,
                 origin=Origin(policy=name, version=version, model=model),
-                moments=Moments(
-                    turns=int(turns),
-                    accepted=int(accepted),
-                    num_clusters=int(num_clusters),
-                    accepted_squared=int(accepted_squared),
-                    product=int(product),
-                    turns_squared=int(turns_squared),
-                ),
+                moments=Moments(**dict(zip(_MOMENTS, map(int, moments), strict=True))),
             )
-            for at, name, version, model, turns, accepted, num_clusters, accepted_squared, product, turns_squared in (
-                cursor.fetchall()
-            )
+            for at, name, version, model, *moments in cursor.fetchall()
         ]
 
 
@@ -218,19 +233,22 @@ SELECT at, policy, version, model, source, "user", 1 AS settled, (outcome = 'acc
 FROM feedback_turn
 WHERE project_id = %(project)s AND at >= %(start)s AND at < %(end)s AND is_shown AND settled_at IS NOT NULL
 """
+_MOMENTS = [field.name for field in fields(Moments)]  # in the order in which they are selected
 # Users first, over all hours of a bucket: two hours of one user are one cluster.
 _SHARES = """
-SELECT at, policy, version, model, sum(turns), sum(accepted),
+SELECT {at}, {origin}, sum(turns), sum(accepted),
   sum(CASE WHEN "user" IS NULL THEN turns ELSE 1 END),
   sum(CASE WHEN "user" IS NULL THEN accepted ELSE accepted * accepted END),
   sum(CASE WHEN "user" IS NULL THEN accepted ELSE accepted * turns END),
   sum(CASE WHEN "user" IS NULL THEN turns ELSE turns * turns END)
 FROM (
-  SELECT date_bin(%(bucket)s, at, %(epoch)s) AS at, policy, version, model, "user",
-    sum(settled) AS turns, sum(accepted) AS accepted
-  FROM ({rows}) counted WHERE {where} GROUP BY 1, policy, version, model, "user"
+  SELECT {groups}, "user", sum(settled) AS turns, sum(accepted) AS accepted
+  FROM (
+    SELECT date_bin(%(bucket)s, at, %(epoch)s) AS at, policy, version, model, "user", settled, accepted
+    FROM ({rows}) counted WHERE {where}
+  ) binned GROUP BY {groups}, "user"
 ) users
-GROUP BY at, policy, version, model ORDER BY at, policy, version, model
+GROUP BY {groups} ORDER BY {groups}
 """
 _HOURLY_SIGNALS = """
 SELECT hour AS at, policy, kind, signals FROM feedback_signalrollup

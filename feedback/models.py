@@ -457,6 +457,15 @@ class UserRollup(CheckpointColumns):
                 nulls_distinct=False,
             )
         ]
+        indexes = [
+            # An accept share over many hours sums each user's first: read in this order, nothing is sorted or hashed.
+            models.Index(
+                fields=["project", "policy", "version", "source", "user", "hour"],
+                include=["settled", "accepted"],
+                condition=Q(settled__gt=0),
+                name="user_rollup_by_version",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.turns} turns in {self.hour:%F %H}h"

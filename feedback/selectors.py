@@ -12,6 +12,7 @@ from feedback.intervals import Cluster, share_bounds
 from feedback.models import Outcome, OutcomeCount, Turn, UserSignal
 from registry.errors import InvalidInput
 
+MANY = 10_000  # what only waits is counted up to here
 By = Literal["checkpoint", "model", "user", "surface"]
 _COLUMNS = {"checkpoint": ("policy", "version"), "model": ("model",), "user": ("user",), "surface": ("surface",)}
 
@@ -87,9 +88,10 @@ def ingestion_outcomes(*, since: datetime) -> dict[str, int]:
     return dict(rows.order_by("outcome"))
 
 
-def num_orphans() -> int:
-    """Signals that wait for their turn."""
-    return UserSignal.objects.filter(turn=None, turn_ref__isnull=False, expired_at=None).count()
+def num_orphans(*, at_most: int = MANY) -> int:
+    """Signals that wait for their turn, counted up to `at_most`."""
+    waiting = UserSignal.objects.filter(turn=None, turn_ref__isnull=False, expired_at=None)
+    return waiting.values("pk")[:at_most].count()
 
 
 def _within(turns: QuerySet[Turn], since: datetime | None, until: datetime | None) -> QuerySet[Turn]:

@@ -44,7 +44,8 @@ def _share_drop(deployment: Deployment, now: datetime) -> Finding:
     """Both windows in whole hours: the hour of the change counts for both sides, each with its own turns."""
     name = deployment.policy.name
     span = Span.in_hours(now - SHARES_REACH, now)
-    found = {share.origin: share for share in shares(span, policy=name, is_divided=False)}
+    compared = [one.version for one in (deployment.checkpoint, deployment.previous) if one is not None]
+    found = {share.origin: share for share in shares(span, policy=name, versions=compared, is_divided=False)}
     before = None if deployment.previous is None else _window(deployment.previous, found)
     return alarms.share_drop(name, now=_window(deployment.checkpoint, found), before=before)
 

@@ -65,6 +65,25 @@ def test_hours_and_rows_give_the_same_shares_and_signals(record, inside):
     assert hourly.signals(hours, policy="editor") == hourly.signals(rows, policy="editor")
 
 
+def test_the_shares_of_some_versions_are_theirs_among_all(record, inside):
+    record(
+        *[
+            judged(f"t{place}", "reject" if place % 3 else "accept", hours=place / 4, user=f"u{place % 3}",
+                   checkpoint=f"editor@{1 + place % 4}")
+            for place in range(24)
+        ],
+        judged("open", None, checkpoint="editor@9"),
+    )  # fmt: skip
+    hours = Span.of(NOW, NOW + timedelta(hours=7), timedelta(hours=2))
+    assert hourly.versions(hours, policy="editor") == [4, 3, 2, 1]
+    for span in (hours, Span(start=hours.start, end=hours.end, bucket=hours.bucket, is_fine=True)):
+        for is_divided in (True, False):
+            every = hourly.shares(span, policy="editor", is_divided=is_divided)
+            some = hourly.shares(span, policy="editor", versions=[4, 2], is_divided=is_divided)
+            assert some == [share for share in every if share.origin.version in (2, 4)] != []
+            assert every == hourly.shares(span, is_divided=is_divided)
+
+
 def test_a_user_with_turns_in_several_hours_is_one_cluster(record, inside):
     record(*[judged(f"t{hour}", "accept" if hour % 2 else "reject", hours=hour, user="u") for hour in range(4)])
     (share,) = hourly.shares(WHOLE, is_divided=False)
