@@ -22,6 +22,7 @@ SHARES_REACH = timedelta(days=90)  # of accept shares that no page's range bound
 NUM_KINDS = 4  # drawn apart; rarer kinds are drawn together as "other"
 MAX_POINTS = 30  # of a line over time
 NUM_LINES = 8  # checkpoints drawn over time, the newest
+NUM_BARS = 12  # checkpoints drawn side by side, the newest
 OVER = [state for state in UpdateState.values if UpdateState(state).is_over]
 ACTIVE = [state for state in UpdateState.values if state not in OVER]
 MOVES = ("promote", "promote against the gate", "roll back", "start canary")  # verbs that change what serves
@@ -73,27 +74,45 @@ def signal_rates(span: Span, *, policy: str | None = None) -> SignalRates:
     return SignalRates(times=times, counts=series, bucket=span.bucket, rest=tuple(rest))
 
 
-def shares_by_checkpoint(span: Span, policy: Policy) -> dict[int, Share]:
-    """Version -> its accept share among real users in the whole span."""
-    found = hourly.shares(span, policy=policy.name, is_divided=False)
-    return {share.origin.version: share for share in found if share.origin.version is not None}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AcceptShares:
+    """Accept shares among real users by version, of the newest versions and the one that serves."""
+
+    whole: dict[int, Share]  # in the whole span
+    over_time: dict[int, list[Share]]  # in its buckets
 
 
-def shares_over_time(span: Span, policy: Policy, *, serving: int | None) -> dict[int, list[Share]]:
-    """Version -> its points, for the newest versions and the one that serves."""
-    lines: dict[int, list[Share]] = {}
-    for share in hourly.shares(span, policy=policy.name):
-        if share.origin.version is not None:
-            lines.setdefault(share.origin.version, []).append(share)
-    drawn = {*sorted(lines)[-NUM_LINES:]} | {version for version in lines if version == serving}
-    return {version: lines[version] for version in sorted(drawn)}
+def accept_shares_over(span: Span, policy: Policy, *, serving: int | None) -> AcceptShares:
+    known = None if span.is_fine else hourly.versions(span, policy=policy.name)
+    whole = _by_version(
+        hourly.shares(span, policy=policy.name, versions=_drawn(known, NUM_BARS, serving), is_divided=False)
+    )
+    drawn = _drawn(sorted(whole, reverse=True), NUM_LINES, serving)
+    over_time: dict[int, list[Share]] = {version: [] for version in sorted(drawn or ()) if version in whole}
+    for share in hourly.shares(span, policy=policy.name, versions=drawn):
+        if share.origin.version in over_time:
+            over_time[share.origin.version].append(share)
+    return AcceptShares(whole=whole, over_time=over_time)
+
+
+def _drawn(newest_first: list[int] | None, most: int, serving: int | None) -> list[int] | None:
+    """None where the versions are not known: all of them."""
+    return newest_first and [
+        version for place, version in enumerate(newest_first) if place < most or version == serving
+    ]
+
+
+def _by_version(shares: list[Share]) -> dict[int, Share]:
+    return {share.origin.version: share for share in shares if share.origin.version is not None}
 
 
 def accept_shares(policy: Policy, *, last: int = 12) -> dict[int, AcceptShare]:
     """Version -> accept share among real users in the last 90 days, for the newest `last` versions that have any."""
     now = timezone.now()
-    found = shares_by_checkpoint(Span.in_hours(now - SHARES_REACH, now), policy)
-    return {version: _accept_share(policy, version, found[version]) for version in sorted(found)[-last:]}
+    span = Span.in_hours(now - SHARES_REACH, now)
+    newest = hourly.versions(span, policy=policy.name)[:last]
+    found = _by_version(hourly.shares(span, policy=policy.name, versions=newest, is_divided=False))
+    return {version: _accept_share(policy, version, found[version]) for version in sorted(found)}
 
 
 def _accept_share(policy: Policy, version: int, share: Share) -> AcceptShare:

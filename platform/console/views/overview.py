@@ -18,7 +18,7 @@ from console.reads import overview as reads
 from console.reads.cost_today import spent_today
 from console.timerange import TimeRange
 from feedback.hourly import Share, Span
-from feedback.selectors import num_orphans
+from feedback.selectors import MANY, num_orphans
 from registry.models import Policy, Project
 from rl_online.selectors import loop_seconds, stage_medians
 
@@ -60,7 +60,10 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
     serving = standing.serving
     whole = Span.in_hours(time_range.start, time_range.end)
     span = reads.span_of(time_range)
-    shares = reads.shares_by_checkpoint(span, policy)
+    accepted = reads.accept_shares_over(
+        reads.shares_span(time_range), policy, serving=serving.version if serving else None
+    )
+    shares = accepted.whole
     serving_share = shares.get(serving.version) if serving else None
     running = reads.running_update(policy)
     outcomes = reads.outcomes(whole)
@@ -74,6 +77,7 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
         "serving_rows": _rows(turns, f"checkpoint:{serving} {SETTLED}", span.start, span.end),
         "standing": standing,
         "shares": shares,
+        "shares_over_time": accepted.over_time,
         "serving_share": serving_share,
         "serving_bounds": serving_share.bounds if serving_share else None,
         "serving_turns": serving_share.turns if serving_share else 0,
@@ -87,7 +91,8 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
         "funnel": reads.funnel(time_range, policy),
         "outcomes": outcomes,
         "received": sum(n for outcome, n in outcomes.items() if not outcome.startswith(reads.REQUEST)),
-        "num_orphans": num_orphans(),
+        "num_orphans": num_orphans(at_most=MANY),
+        "many": MANY,
         "rates": reads.signal_rates(span),
         "alarms": reads.standing_alarms(),
     }
@@ -103,7 +108,9 @@ def figures(project: Project, context: Mapping[str, Any]) -> dict[str, dict[str,
     names = [f"{policy.name}@{run.version}" for run in rounds]
     return {
         "rates_figure": _rates(project, context["rates"], span, time_range, moves),
-        "over_time_figure": _over_time(project, policy, wide, time_range, moves, serving=serving),
+        "over_time_figure": _over_time(
+            project, policy, context["shares_over_time"], wide, time_range, moves, serving=serving
+        ),
         "shares_figure": _shares(policy, context["shares"], serving=serving),
         "rounds_figure": plots.stages(names, [run.timings for run in rounds]),
     }
@@ -126,6 +133,7 @@ def _rates(
 def _over_time(
     project: Project,
     policy: Policy,
+    lines: Mapping[int, Sequence[Share]],
     span: Span,
     time_range: TimeRange,
     moves: Sequence[reads.Move],
@@ -133,7 +141,6 @@ def _over_time(
     serving: int | None,
 ) -> dict[str, Any] | None:
     where = reverse("console:turns", args=[project.slug])
-    lines = reads.shares_over_time(span, policy, serving=serving)
     return plots.shares_over_time(
         [
             plots.Line(
@@ -176,7 +183,7 @@ def _shares(policy: Policy, shares: dict[int, Share], *, serving: int | None) ->
                 interval=share.bounds.interval,
                 is_serving=version == serving,
             )
-            for version, share in sorted(shares.items())[-12:]
+            for version, share in sorted(shares.items())[-reads.NUM_BARS :]
         ],
         title="accept share, %",
     )
