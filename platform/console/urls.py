@@ -102,6 +102,7 @@ pages = [
     path("updates/dry-runs/<uuid:dry_run>", update_start.dry_run, name="dry-run"),
     path("updates/dry-runs/<uuid:dry_run>/cancel", update_start.dry_run_cancel, name="dry-run-cancel"),
     path("updates/next", updates.next_update, name="update-next"),
+    path("updates/corrections", updates.corrections, name="update-corrections"),
     path("updates/learning", updates.learning, name="learning-switch"),
     path("updates/schedule", updates.schedule, name="update-schedule"),
     path("updates/compare", updates.compare, name="update-compare"),

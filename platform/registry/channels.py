@@ -56,7 +56,7 @@ def change_channel(
     is_enabled: bool | None = None,
 ) -> NotificationChannel:
     """What is None stays. Switched on again, a channel starts without failures."""
-    channel = _locked(channel_id)
+    channel = locked_channel(channel_id)
     before, old_target = _facts(channel), channel.target
     if target is not None:
         channel.target = _target(channel.kind, target.strip())
@@ -73,7 +73,7 @@ def change_channel(
 
 def renew_secret(channel_id: UUID, *, actor: str) -> NotificationChannel:
     """From now on another secret signs; the old one is worth nothing at once."""
-    channel = _locked(channel_id)
+    channel = locked_channel(channel_id)
     channel.secret_version += 1
     channel.save(update_fields=["secret_version"])
     audit("renew secret", "notification channel", channel.name, actor=actor)
@@ -81,7 +81,7 @@ def renew_secret(channel_id: UUID, *, actor: str) -> NotificationChannel:
 
 
 def remove_channel(channel_id: UUID, *, actor: str) -> str:
-    channel = _locked(channel_id)
+    channel = locked_channel(channel_id)
     audit("remove", "notification channel", channel.name, actor=actor, before={"kind": channel.kind} | _facts(channel))
     channel.delete()
     return channel.name
@@ -111,7 +111,8 @@ def _page(channel: NotificationChannel) -> str:
     return f"/p/{channel.project.slug}/settings/notifications"
 
 
-def _locked(channel_id: UUID) -> NotificationChannel:
+def locked_channel(channel_id: UUID) -> NotificationChannel:
+    """As it is by now; nobody else changes it before the transaction around this ends. Raises NotFound."""
     find_channel(channel_id)
     return NotificationChannel.objects.select_for_update().get(id=channel_id)
 

@@ -85,6 +85,11 @@ def project_settings(project_id: UUID) -> ProjectSettings:
     return ProjectSettings.of(Project.objects.values_list("settings", flat=True).get(id=project_id))
 
 
+def locked_settings(project: Project) -> ProjectSettings:
+    """As they are by now; nobody else changes them before the transaction around this ends."""
+    return ProjectSettings.of(Project.objects.select_for_update(no_key=True).get(pk=project.pk).settings)
+
+
 def change_project_settings(project: Project, *, actor: str, **changes: float | str) -> ProjectSettings:
     """Change these and leave the others as they are by now, whenever `project` was read."""
     before = Project.objects.select_for_update(no_key=True).get(pk=project.pk).settings

@@ -1,5 +1,7 @@
 """Rows that the settings pages show: members, keys, channels with deliveries, imports."""
 
+import html
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +12,13 @@ from registry.models import Member, Notice, NoticeDelivery, NotificationChannel,
 from registry.services import create_key
 from registry.tenancy import tenant
 from rl_online.models import PolicyImport
+
+
+def seen_on(page: str, action: str) -> str:
+    """What the form of this address says it was filled from."""
+    found = re.search(rf'action="{re.escape(action)}".*?name="seen" value="([^"]*)"', page, re.DOTALL)
+    assert found is not None, f"no form for {action} with what it was filled from"
+    return html.unescape(found[1])
 
 
 def make_facts(project: Project) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from registry.tenancy import tenant
 from tests.console import evaluate, factories, settings_rows
 
 ENGINEERS = {"owner": 302, "engineer": 302, "reviewer": 403, "viewer": 403}
+UNSEEN = ENGINEERS | {"owner": 400, "engineer": 400}  # a form that does not say what it was filled from is refused
 OWNERS = {"owner": 200, "engineer": 403, "reviewer": 403, "viewer": 403}
 EVERYONE = {"owner": 200, "engineer": 200, "reviewer": 200, "viewer": 200}
 
@@ -80,7 +81,7 @@ TABLE = {
     "review-undo": Row(ENGINEERS | {"reviewer": 302}, post={}),
     "review-look-again": Row(ENGINEERS | {"reviewer": 302}, post={}),
     "review-sample": Row(ENGINEERS | {"reviewer": 302}, post={"number": "2", "days": "1"}),
-    "review-settings": Row(ENGINEERS, post={"review_responses": "2", "review_instructions": "Be kind."}),
+    "review-settings": Row(UNSEEN, post={"review_responses": "2", "review_instructions": "Be kind."}),
     "review-close-problems": Row(ENGINEERS, post={}),
     "updates": Row(EVERYONE),
     "update-trigger": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
@@ -89,10 +90,11 @@ TABLE = {
     "update-live": Row(EVERYONE, {"update": "update"}),
     "update-cancel": Row(ENGINEERS, {"update": "update"}, post={}),
     "update-next": Row(EVERYONE),
+    "update-corrections": Row(EVERYONE),
     "dry-run-start": Row(ENGINEERS | {"owner": 409, "engineer": 409}, post={"policy": "editor"}),
     "dry-run": Row(EVERYONE, {"dry_run": "dry_run"}),
     "dry-run-cancel": Row(ENGINEERS, {"dry_run": "dry_run"}, post={}),
-    "update-schedule": Row(ENGINEERS, post={"policy": "editor", "every_turns": "9"}),
+    "update-schedule": Row(UNSEEN, post={"policy": "editor", "every_turns": "9"}),
     "update-compare": Row(dict.fromkeys(EVERYONE, 404)),
     "update-samples": Row(EVERYONE, {"update": "update"}),
     "update-replay": Row(ENGINEERS, {"update": "update"}, post={}),
@@ -129,7 +131,7 @@ TABLE = {
     "demo-load": Row(OWNERS | {"owner": 302}, post={}),
     "demo-remove": Row(OWNERS | {"owner": 302}, post={}),
     "settings": Row(EVERYONE),
-    "settings-change": Row(OWNERS | {"owner": 302}, post={"decision_window_s": "60"}),
+    "settings-change": Row(OWNERS | {"owner": 400}, post={"decision_window_s": "60"}),
     "password": Row(EVERYONE),
     "audit": Row(EVERYONE),
     "members": Row(EVERYONE),
@@ -150,7 +152,7 @@ TABLE = {
     ),
     "channel": Row(ENGINEERS | {"owner": 200, "engineer": 200}, {"channel": "channel"}),
     "channel-change": Row(
-        ENGINEERS, {"channel": "channel"}, post={"target": "bob@example.org", "events": ["update.failed"]}
+        UNSEEN, {"channel": "channel"}, post={"target": "bob@example.org", "events": ["update.failed"]}
     ),
     "channel-switch": Row(ENGINEERS, {"channel": "channel"}, post={"to": "off"}),
     "channel-test": Row(ENGINEERS, {"channel": "channel"}, post={}),

@@ -14,6 +14,7 @@ from registry.models import AuditEvent
 from registry.services import change_project_settings
 from registry.tenancy import tenant
 from tests.console import factories
+from tests.console.settings_rows import seen_on
 from tests.console.test_pages import HOSTILE, VALUE
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +54,8 @@ def rows(project):
 
 
 class TestFlagged:
+    """With G.33: a rule that is no more, and nothing flagged; the page says what to do."""
+
     def test_only_what_waits_is_shown_until_something_else_is_asked_for(self, as_owner, project, flags):
         with tenant(project.id):
             respond(flags[0], Answer(resolution="fine"), reviewer="ann")
@@ -119,6 +122,8 @@ class TestFlagged:
 
 
 class TestQueue:
+    """With G.33: a target that was deleted or whose text is gone; the page says what to do."""
+
     def test_start_gives_the_first_item_and_reserves_it(self, as_reviewer, flags, rows):
         assert as_reviewer.post(at("review-next")).url == at("review-item", flags[0].pk)
         assert [one.reviewer for one in rows(ReviewReservation)] == ["reviewer"]
@@ -331,7 +336,9 @@ def test_an_override_of_what_was_learnt_says_that_the_next_batch_teaches_it(as_r
 
 def test_engineers_write_the_instructions_that_reviewers_see(client, engineer, reviewer, flags):
     client.force_login(engineer)
-    client.post(at("review-settings"), {"review_instructions": "Exclude <b>secrets</b>.", "review_responses": "2"})
+    seen = seen_on(text(client.get(at("review"))), at("review-settings"))
+    sent = {"review_instructions": "Exclude <b>secrets</b>.", "review_responses": "2", "seen": seen}
+    client.post(at("review-settings"), sent)
     client.force_login(reviewer)
     html = text(client.get(at("review-item", flags[0].pk)))
     assert "Exclude &lt;b&gt;secrets&lt;/b&gt;." in html and "0 of 2" in html
@@ -339,8 +346,10 @@ def test_engineers_write_the_instructions_that_reviewers_see(client, engineer, r
 
 @pytest.mark.parametrize("number", ["0", "10", "1.5", "x", ""])
 def test_how_many_must_answer_is_a_small_whole_number(as_engineer, flags, number):
-    page = as_engineer.post(at("review-settings"), {"review_responses": number}, follow=True)
-    assert "toast-error" in text(page)
+    seen = seen_on(text(as_engineer.get(at("review"))), at("review-settings"))
+    sent = {"review_responses": number, "review_instructions": "Kept.", "seen": seen}
+    page = as_engineer.post(at("review-settings"), sent)
+    assert page.status_code == 400 and "review_responses:" in text(page) and ">Kept.</textarea>" in text(page)
 
 
 def test_a_sample_fills_the_queue(as_reviewer, project, rows):

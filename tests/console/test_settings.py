@@ -17,12 +17,24 @@ def post(as_owner):
 
 
 @pytest.fixture
+def change(as_owner):
+    """Fill in the settings' form as it stands now, with these fields changed."""
+
+    def send(**fields):
+        shown = as_owner.get("/p/editor/settings").content.decode()
+        seen = settings_rows.seen_on(shown, "/p/editor/settings/change")
+        return as_owner.post("/p/editor/settings/change", {"seen": seen} | fields, follow=True).content.decode()
+
+    return send
+
+
+@pytest.fixture
 def page(as_owner):
     return lambda path="": as_owner.get(f"/p/editor/settings{path and '/' + path}").content.decode()
 
 
-def test_settings_are_changed_and_audited(post, page, project):
-    said = post("change", follow=True, decision_window_s="30").content.decode()
+def test_settings_are_changed_and_audited(change, project):
+    said = change(decision_window_s="30")
     assert "Changed: decision window." in said and 'value="30"' in said
     with tenant(project.id):
         assert Project.objects.get().settings["decision_window_s"] == 30
@@ -30,15 +42,18 @@ def test_settings_are_changed_and_audited(post, page, project):
 
 
 @pytest.mark.parametrize("value", ["", "soon", "-1", "nan", "1e400"])
-def test_a_setting_that_cannot_be_is_refused_with_its_name(post, project, value):
-    assert "decision_window_s:" in post("change", follow=True, decision_window_s=value).content.decode()
+def test_a_setting_that_cannot_be_is_refused_with_its_name_and_stays_in_the_form(change, project, value):
+    said = change(decision_window_s=value, orphan_hours="3")
+    kept = f'name="decision_window_s" inputmode="decimal" required value="{value}"'
+    assert "decision_window_s:" in said and kept in said
+    assert 'name="orphan_hours" inputmode="decimal" required value="3"' in said
     with tenant(project.id):
         assert Project.objects.get().settings == {}
 
 
-def test_a_switch_that_is_off_is_not_sent_and_still_switches_off(post, project):
-    post("change", **{"has-collect_weekly": "1", "collect_weekly": "on"})
-    post("change", **{"has-collect_weekly": "1"})
+def test_a_switch_that_is_off_is_not_sent_and_still_switches_off(change, project):
+    change(**{"has-collect_weekly": "1", "collect_weekly": "on"})
+    change(**{"has-collect_weekly": "1"})
     with tenant(project.id):
         assert Project.objects.get().settings["collect_weekly"] is False
 

@@ -16,6 +16,8 @@ from registry.models import AuditEvent, Checkpoint, Deployment, PriceCard
 from registry.tenancy import tenant
 from rl_online.models import DryRun, GateReport, LearningPlan, UpdateRun
 from tests.console import factories
+from tests.console.engines import running_engine
+from tests.console.settings_rows import seen_on
 
 HOSTILE = "<script>alert(1)</script>\u202egnp.exe\u200b{{ 7|add:7 }}"
 
@@ -85,7 +87,9 @@ class TestUpdates:
 
     def test_the_rhythm_is_changed_and_audited(self, as_engineer, project, ready):
         sent = {"policy": "editor", "every_turns": "200", "min_turns": "50", "max_turns": "400", "every_minutes": "30"}
-        response = as_engineer.post("/p/editor/updates/schedule", sent | {"promotion": "by_person"}, follow=True)
+        seen = seen_on(get(as_engineer, "updates"), "/p/editor/updates/schedule")
+        sent |= {"promotion": "by_person", "seen": seen}
+        response = as_engineer.post("/p/editor/updates/schedule", sent, follow=True)
         assert "learns every 200 labelled turns or after 30 min" in response.content.decode()
         with tenant(project.id):
             plan = LearningPlan.objects.get()
@@ -107,9 +111,10 @@ class TestUpdates:
             "min_turns": "4",
             "max_turns": "900",
             "promotion": "automatic",
+            "seen": seen_on(get(as_engineer, "updates"), "/p/editor/updates/schedule"),
         }
         html = as_engineer.post("/p/editor/updates/schedule", sent | {field: value}, follow=True).content.decode()
-        assert says in html
+        assert says in html and f'name="{field}"' in html and value in html
         with tenant(project.id):
             assert LearningPlan.objects.get().every_turns == 500
 
@@ -349,6 +354,22 @@ class TestEngines:
         with tenant(project.id):
             factories.EngineHolding.objects.update(reported_at=timezone.now() - timedelta(minutes=5))
         assert ">silent</span>" in get(as_owner, "engines")
+
+    def test_only_the_engine_on_the_homes_socket_is_said_to_answer_the_gateway(self, as_owner, project, loop):
+        with tenant(project.id):
+            checkpoint = factories.Deployment.objects.get(alias="default").checkpoint
+            for name in ("engine-1", "engine-2"):
+                factories.make_engine(name)
+                factories.EngineHolding.objects.get_or_create(
+                    engine=name, checkpoint=checkpoint, defaults={"tree_digest": checkpoint.tree_digest}
+                )
+        html = get(as_owner, "engines")
+        assert "no engine answers there" in html and "answers the gateway" not in html
+        with running_engine("engine-2"):
+            html = get(as_owner, "engines")
+        parts = {name: html.partition(f"<h2>{name}")[2].partition("</h2>")[0] for name in ("engine-1", "engine-2")}
+        assert "answers the gateway" in parts["engine-2"] and "answers the gateway" not in parts["engine-1"]
+        assert "not asked by the gateway" in parts["engine-1"] and "holds what serves" in parts["engine-1"]
 
     def test_none_yet(self, as_owner, project):
         html = get(as_owner, "engines")

@@ -1,11 +1,7 @@
 """One turn's page: both levels of feedback, label, reward by component, lineage, cost, and its tokens."""
 
 import asyncio
-import os
 import re
-import subprocess
-import sys
-import time
 from decimal import Decimal
 
 import pytest
@@ -21,6 +17,7 @@ from rl_online.models import BatchSample, RewardBatch
 from rl_online.rewards.batch import Sample, seal_batch
 from rl_online.serving.client import EngineClient
 from tests.console import factories
+from tests.console.engines import running_engine
 from tests.console.sending import send, signal, turn, work_off
 
 
@@ -176,15 +173,7 @@ def test_a_running_engine_says_what_the_tokens_say(project, policy, tmp_path):
         factories.TurnPayload.objects.filter(project_id=project.id, turn_id=one.turn_id).update(
             completion_token_ids=ids, logprobs=[-0.1] * len(ids), weight_versions=[[0, len(ids), 1]]
         )
-    socket = settings.HOME.engine_socket
-    socket.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "rl_online.commands.engine", "--socket", str(socket), "--device", "cpu"]
-    engine = subprocess.Popen([*command, "--threads", "1"], env=os.environ | {"OMP_NUM_THREADS": "1"})
-    try:
-        deadline = time.monotonic() + 90
-        while not socket.exists():
-            assert engine.poll() is None and time.monotonic() < deadline
-            time.sleep(0.1)
+    with running_engine("embedded") as socket:
 
         async def load():
             async with EngineClient(socket) as client:
@@ -193,10 +182,6 @@ def test_a_running_engine_says_what_the_tokens_say(project, policy, tmp_path):
         asyncio.run(load())
         with tenant(project.id):
             found = token_reads.tokens_of(one.turn_id)
-    finally:
-        engine.terminate()
-        engine.wait(30)
-        socket.unlink(missing_ok=True)
     assert [token.text for token in found.tokens] == ["", "", "안", "!", "<|im_end|>"]
     assert found.tokens[-1].is_special and not found.problem and not found.differs
 

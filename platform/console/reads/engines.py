@@ -1,9 +1,11 @@
 """Engines: what each says of itself and holds, how far that is behind, which processes stand beside them."""
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 
 from jobs.models import ProcessBeat
@@ -11,8 +13,11 @@ from registry.models import Checkpoint, Deployment, Policy
 from registry.services import lineage
 from rl_online.models import EngineHolding, EngineReport
 from rl_online.services.holdings import REPORT_HOLDS_FOR, Wanted, wanted_checkpoints
+from rl_online.serving.client import EngineClient
+from rl_online.serving.protocol import EngineError, EngineUnavailable
 
 SILENT_AFTER = timedelta(seconds=60)  # an engine reports each 20 s
+ANSWER_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +73,31 @@ class Want:
 
     wanted: Wanted
     engines: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The engine on the home's own socket, the only one that the gateway asks."""
+
+    name: str | None  # as it reports; None: it said nothing, and `problem` says why
+    problem: str = ""
+
+
+def asked_by_gateway() -> Asked:
+    """Ask it who it is. Never raises for one that is away."""
+    try:
+        return Asked(name=asyncio.run(_name()))
+    except TimeoutError:
+        return Asked(name=None, problem=f"it did not answer within {ANSWER_WITHIN_S:.0f} s")
+    except EngineUnavailable:
+        return Asked(name=None, problem="no engine answers there")
+    except EngineError as error:
+        return Asked(name=None, problem=error.message)
+
+
+async def _name() -> str:
+    async with asyncio.timeout(ANSWER_WITHIN_S), EngineClient(settings.HOME.engine_socket) as engine:
+        return (await engine.info()).name
 
 
 def engines() -> list[Engine]:

@@ -16,12 +16,24 @@ class Field:
     help: str
     value: Any = None
     default: Any = None
+    sent: str | None = None  # what somebody wrote that could not be saved; None: nothing
 
     @property
     def kind(self) -> str:
         if isinstance(self.default, bool):
             return "switch"
         return "text" if isinstance(self.default, str) else "number"
+
+    @property
+    def text(self) -> str:
+        """What stands in its input."""
+        if self.sent is not None:
+            return self.sent
+        return self.value if self.kind == "text" else f"{self.value:.12g}"
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.value) if self.sent is None else self.sent == "on"
 
     @property
     def is_changed(self) -> bool:
@@ -97,8 +109,8 @@ GROUPS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
 TITLES = {field.name: field.title for _, _, named in GROUPS for field in named}
 
 
-def groups(now: ProjectSettings) -> list[tuple[str, str, list[Field]]]:
-    """The form filled in. What no group names stands in a last one, under its own name."""
+def groups(now: ProjectSettings, sent: Mapping[str, str] | None = None) -> list[tuple[str, str, list[Field]]]:
+    """The form filled in, with what was sent in its place. What no group names stands in a last one by its own name."""
     defaults = {field.name: field.default for field in fields(ProjectSettings)}
 
     def filled(field: Field) -> Field:
@@ -109,11 +121,16 @@ def groups(now: ProjectSettings) -> list[tuple[str, str, list[Field]]]:
             help=field.help,
             value=getattr(now, field.name),
             default=defaults[field.name],
+            sent=_sent(field.name, sent or {}),
         )
 
     found = [(title, words, [filled(one) for one in named if one.name in defaults]) for title, words, named in GROUPS]
     rest = [Field(name=name, title=name.replace("_", " "), unit="", help="") for name in defaults if name not in TITLES]
     return found + ([("Other", "", [filled(one) for one in rest])] if rest else [])
+
+
+def _sent(name: str, sent: Mapping[str, str]) -> str | None:
+    return sent.get(name, "off") if f"has-{name}" in sent else sent.get(name)
 
 
 def changes(now: ProjectSettings, sent: Mapping[str, str]) -> dict[str, Any]:

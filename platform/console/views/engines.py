@@ -18,6 +18,7 @@ def engines(request: MemberRequest) -> HttpResponse:
         "engines/engines.html",
         {
             "engines": reads.engines(),
+            "asked": reads.asked_by_gateway(),
             "wants": reads.wants(),
             "processes": reads.processes(),
             "snippet": another_engine(),

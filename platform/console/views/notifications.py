@@ -1,19 +1,25 @@
 """Settings -> Notifications: channels, what each is told, and what became of every notice."""
 
+from typing import Any
 from uuid import UUID
 
+from django.contrib import messages
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from console import stale_forms
 from console.access import MemberRequest, carry_out, member_required
 from console.reads import notifications as reads
+from console.stale_forms import Outdated
 from registry import channels as service
 from registry import webhooks
-from registry.errors import StropError
-from registry.models import ChannelKind, Role
+from registry.errors import InvalidInput, StropError
+from registry.models import ChannelKind, NotificationChannel, Role
+
+FACTS = {"target": "Address", "events": "Is told when"}
 
 
 @require_safe
@@ -47,7 +53,7 @@ def channel(request: MemberRequest, channel: UUID) -> HttpResponse:
     found = service.find_channel(channel)
     context = {
         "channel": found,
-        "choices": service.CHOICES,
+        **_form(found),
         "page": reads.page_of_deliveries(found, request.GET.get("page")),
         "secret": webhooks.secret_of(found) if found.kind == ChannelKind.WEBHOOK else None,
     }
@@ -57,17 +63,31 @@ def channel(request: MemberRequest, channel: UUID) -> HttpResponse:
 @require_POST
 @member_required(Role.ENGINEER)
 def change(request: MemberRequest, channel: UUID) -> HttpResponse:
-    def act() -> str:
-        sent = request.POST
-        changed = service.change_channel(
-            channel,
-            actor=request.user.get_username(),
-            target=sent.get("target"),
-            events=sent.getlist("events"),
+    sent, back = request.POST, _channel_page(request, channel)
+    found = service.find_channel(channel)
+    try:
+        with transaction.atomic():
+            stale_forms.check(sent, _facts(service.locked_channel(channel)), FACTS)
+            changed = service.change_channel(
+                channel,
+                actor=request.user.get_username(),
+                target=sent.get("target"),
+                events=sent.getlist("events"),
+            )
+    except (InvalidInput, Outdated) as error:
+        return stale_forms.refused(
+            request,
+            error,
+            form="settings/_channel_form.html",
+            title=found.name,
+            back=back,
+            saved=stale_forms.last_save("notification channel", found.name),
+            channel=found,
+            **_form(service.find_channel(channel))
+            | {"filled": {"target": sent.get("target", ""), "events": sent.getlist("events")}},
         )
-        return f"{changed.name} is changed."
-
-    return carry_out(request, act, back=_channel_page(request, channel))
+    messages.success(request, f"{changed.name} is changed.")
+    return redirect(back)
 
 
 @require_POST
@@ -107,6 +127,16 @@ def remove(request: MemberRequest, channel: UUID) -> HttpResponse:
         return f"{service.remove_channel(channel, actor=request.user.get_username())} is removed."
 
     return carry_out(request, act, back=reverse("console:notifications", args=[request.member.project.slug]))
+
+
+def _facts(channel: NotificationChannel) -> dict[str, Any]:
+    """What the channel's form changes."""
+    return {"target": channel.target, "events": channel.events}
+
+
+def _form(channel: NotificationChannel) -> dict[str, Any]:
+    now = _facts(channel)
+    return {"choices": service.CHOICES, "filled": now, "seen": stale_forms.seen(now)}
 
 
 def _page(request: MemberRequest, error: StropError | None = None) -> HttpResponse:

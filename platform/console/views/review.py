@@ -1,26 +1,37 @@
 """The review page: the queue, one item of it, the same item alone, and how well reviewers agree."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
+from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from console import stale_forms
 from console.access import MemberRequest, carry_out, member_required
 from console.reads import flagged as flags
 from console.reads import review as reads
 from console.reads.review_quality import quality
+from console.stale_forms import Outdated
 from console.timerange import TimeRange
 from evals.services.drafts import close_draft
 from feedback.services import review_queue
 from registry.errors import InvalidInput, NotFound
 from registry.models import Role
-from registry.services import change_project_settings, project_settings
+from registry.project_settings import ProjectSettings
+from registry.services import change_project_settings, locked_settings, project_settings
 from rl_online.services.problems_from_turns import NAME as DRAFT
 
 SAMPLE_DAYS = {"1": 1, "7": 7, "30": 30}
+HOW = {  # settings that reviews have a form for -> what they are called
+    "review_instructions": "Instructions for reviewers",
+    "review_responses": "People who must answer",
+}
 CHOICES = (  # value of the form, title, key
     ("fine", "Fine as it is", "1"),
     ("excluded", "Not for training", "2"),
@@ -37,14 +48,15 @@ CHOICES = (  # value of the form, title, key
 def review(request: MemberRequest) -> HttpResponse:
     """The queue before an item is taken."""
     scope, reviewer = reads.Scope.of(request.GET), request.user.get_username()
-    queue = reads.queue(scope, reviewer)
+    queue, settings = reads.queue(scope, reviewer), project_settings(request.member.project_id)
     context = {
         "scope": scope,
         "queue": queue,
         "before": None,
         "after": next((row for row in queue.rows if row.is_next), None),
         "held": review_queue.held_by(reviewer),
-        "settings": project_settings(request.member.project_id),
+        "settings": settings,
+        **_how_form(settings),
         "has_any": queue.num_everywhere or queue.recent or flags.has_any(),
     }
     return render(request, "review/review.html", context)
@@ -94,21 +106,31 @@ def sample(request: MemberRequest) -> HttpResponse:
 @member_required(Role.ENGINEER)
 def change_settings(request: MemberRequest) -> HttpResponse:
     """What reviewers read beside every item, and how many of them must answer."""
-    back = reverse("console:review", args=[request.member.project.slug])
-
-    def act() -> str:
-        number = request.POST.get("review_responses", "")
-        if not (number.isascii() and number.isdigit() and len(number) < 3):
-            raise InvalidInput(f"found {number[:20]!r}; give a whole number", field="review_responses")
-        change_project_settings(
-            request.member.project,
-            actor=request.user.get_username(),
-            review_responses=int(number),
-            review_instructions=request.POST.get("review_instructions", "").replace("\r\n", "\n").strip(),
+    project, back = request.member.project, reverse("console:review", args=[request.member.project.slug])
+    try:
+        with transaction.atomic():
+            stale_forms.check(request.POST, _how(locked_settings(project)), HOW)
+            number = request.POST.get("review_responses", "")
+            if not (number.isascii() and number.isdigit() and len(number) < 3):
+                raise InvalidInput(f"found {number[:20]!r}; give a whole number", field="review_responses")
+            change_project_settings(
+                project,
+                actor=request.user.get_username(),
+                review_responses=int(number),
+                review_instructions=request.POST.get("review_instructions", "").replace("\r\n", "\n").strip(),
+            )
+    except (InvalidInput, Outdated) as error:
+        return stale_forms.refused(
+            request,
+            error,
+            form="review/_how.html",
+            title="How reviews are done here",
+            back=back,
+            saved=stale_forms.last_save("project settings", project.slug),
+            **_how_form(project_settings(project.id), request.POST),
         )
-        return "Saved. Reviewers see it with their next item."
-
-    return carry_out(request, act, back=back)
+    messages.success(request, "Saved. Reviewers see it with their next item.")
+    return redirect(back)
 
 
 @require_POST
@@ -118,6 +140,16 @@ def close_problems(request: MemberRequest) -> HttpResponse:
     back = reverse("console:review", args=[request.member.project.slug])
     actor = request.user.get_username()
     return carry_out(request, lambda: f"{close_draft(DRAFT, actor=actor)} is closed and can be run.", back=back)
+
+
+def _how(settings: ProjectSettings) -> dict[str, Any]:
+    return {"review_instructions": settings.review_instructions, "review_responses": int(settings.review_responses)}
+
+
+def _how_form(settings: ProjectSettings, sent: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Filled with what was sent, else with what is."""
+    now = _how(settings)
+    return {"how": now if sent is None else {name: sent.get(name, "") for name in HOW}, "seen": stale_forms.seen(now)}
 
 
 def _item(request: MemberRequest, flag: int, template: str) -> HttpResponse:

@@ -5,38 +5,45 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.access import MemberRequest, carry_out, member_required
+from console import stale_forms
+from console.access import MemberRequest, member_required
 from console.listing import show_list
 from console.lists.audit import AUDIT
 from console.reads import project_form
+from console.stale_forms import Outdated
+from registry.errors import InvalidInput
 from registry.models import Role
-from registry.services import change_project_settings, project_settings
+from registry.services import change_project_settings, locked_settings, project_settings
 
 
 @require_safe
 @member_required()
 def settings(request: MemberRequest) -> HttpResponse:
-    now = project_settings(request.member.project_id)
-    return render(request, "settings/project.html", {"groups": project_form.groups(now)})
+    return _page(request)
 
 
 @require_POST
 @member_required(Role.OWNER)
 def change(request: MemberRequest) -> HttpResponse:
-    def act() -> str:
-        now = project_settings(request.member.project_id)
-        changes = project_form.changes(now, request.POST)
-        if not changes:
-            return "Nothing was changed."
-        change_project_settings(request.member.project, actor=request.user.get_username(), **changes)
-        return f"Changed: {', '.join(project_form.TITLES[name].lower() for name in changes)}."
-
-    return carry_out(request, act, back=_page(request))
+    """What is refused is said on the page, with all that was written still in its form."""
+    project = request.member.project
+    try:
+        with transaction.atomic():
+            now = locked_settings(project)
+            stale_forms.check(request.POST, now.to_json(), project_form.TITLES)
+            changes = project_form.changes(now, request.POST)
+            if changes:
+                change_project_settings(project, actor=request.user.get_username(), **changes)
+    except (InvalidInput, Outdated) as error:
+        return _page(request, error)
+    titles = ", ".join(project_form.TITLES[name].lower() for name in changes)
+    messages.success(request, f"Changed: {titles}." if changes else "Nothing was changed.")
+    return redirect("console:settings", project.slug)
 
 
 @require_safe
@@ -59,5 +66,11 @@ def password(request: MemberRequest) -> HttpResponse:
     return render(request, "settings/password.html", {"form": form}, status=400 if form.errors else 200)
 
 
-def _page(request: MemberRequest) -> str:
-    return reverse("console:settings", args=[request.member.project.slug])
+def _page(request: MemberRequest, error: InvalidInput | Outdated | None = None) -> HttpResponse:
+    now = project_settings(request.member.project_id)
+    context = {
+        "groups": project_form.groups(now, request.POST if error else None),
+        "seen": stale_forms.seen(now.to_json()),
+        **stale_forms.said(error, stale_forms.last_save("project settings", request.member.project.slug)),
+    }
+    return render(request, "settings/project.html", context, status=error.status if error else 200)

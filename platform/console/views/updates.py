@@ -1,48 +1,66 @@
 """Updates: the list, the rhythm they start by, one with its live progress, what can be done with it, two compared."""
 
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
+from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from console import plots
+from console import plots, stale_forms
 from console.access import MemberRequest, carry_out, member_required
 from console.failures import advise
 from console.listing import Found, show_list
 from console.lists.updates import UPDATES
+from console.reads import corrections as correction_reads
 from console.reads import overview as loop
 from console.reads import policies, update_samples
 from console.reads import updates as reads
 from console.reads.next_update import look
+from console.stale_forms import Outdated
 from registry.errors import InvalidInput, NotFound
-from registry.models import Role
+from registry.models import Policy, Role
 from registry.services import find_policy
-from rl_online.models import Promotion, UpdateRun, UpdateState
+from rl_online.models import LearningPlan, Promotion, UpdateRun, UpdateState
 from rl_online.selectors import UpdateDetail, update_detail
 from rl_online.services.plans import change_plan, pause_learning, resume_learning
 from rl_online.services.updates import cancel_update, replay_update
+
+RHYTHM = {  # fields of the plan that its form changes -> what they are called
+    "every_turns": "Every N labelled turns",
+    "every_minutes": "Or after T minutes",
+    "min_turns": "Never with fewer than",
+    "max_turns": "At most, newest first",
+    "promotion": "A candidate that passes",
+}
 
 
 @require_safe
 @member_required()
 def updates(request: MemberRequest) -> HttpResponse:
     known = policies.all_policies()
-    policy = policies.chosen(known, request.GET.get("policy"))
+    policy = policies.chosen(known, request.GET.get("policy") or _policy_of_query(request, known))
     standing = policies.standing(policy) if policy else None
+    plan = standing.plan if standing else None
 
     def context(found: Found) -> dict[str, Any]:
-        return {
-            "policy": policy,
-            "policies": known,
-            "plan": standing.plan if standing else None,
-            "promotions": Promotion.choices,
-        }
+        frame = {"policy": policy, "policies": known, "plan": plan}
+        return frame | (_rhythm_form(_rhythm(plan)) if plan else {})
 
     return show_list(request, UPDATES, context=context, template="updates/updates.html")
+
+
+def _policy_of_query(request: MemberRequest, known: list[Policy]) -> str | None:
+    """On the list's further pages the chosen policy stands in the query: `policy:editor`."""
+    terms = [term for term in UPDATES.asked(request).query.terms if term.field.name == "policy"]
+    values = [value for term in terms if not term.is_negated for value in term.values]
+    return values[0] if len(values) == 1 and values[0] in {policy.name for policy in known} else None
 
 
 @require_safe
@@ -54,6 +72,15 @@ def next_update(request: MemberRequest) -> HttpResponse:
     running = loop.running_update(policy) if policy else None
     found = look(policy, standing, running, now=timezone.now()) if policy and standing else None
     return render(request, "updates/_next.html", {"next": found, "plan": standing.plan if standing else None})
+
+
+@require_safe
+@member_required()
+def corrections(request: MemberRequest) -> HttpResponse:
+    """How many were taught, are held, are spent and wait; asked for apart, because it looks at what changed."""
+    policy = policies.chosen(policies.all_policies(), request.GET.get("policy"))
+    found = correction_reads.corrections(policy) if policy else None
+    return render(request, "updates/_corrections.html", {"found": found})
 
 
 @require_POST
@@ -77,22 +104,36 @@ def learning(request: MemberRequest) -> HttpResponse:
 def schedule(request: MemberRequest) -> HttpResponse:
     """When the next updates start by themselves, and who carries the gate's word out."""
     policy = find_policy(request.POST.get("policy", ""))
-
-    def act() -> str:
-        minutes = request.POST.get("every_minutes", "").strip()
-        plan = change_plan(
-            policy,
-            actor=request.user.get_username(),
-            every_turns=_whole(request, "every_turns"),
-            min_turns=_whole(request, "min_turns"),
-            max_turns=_whole(request, "max_turns"),
-            every_minutes=_whole(request, "every_minutes") if minutes else None,
-            promotion=request.POST.get("promotion", ""),
+    minutes = request.POST.get("every_minutes", "").strip()
+    try:
+        with transaction.atomic():
+            now = LearningPlan.objects.select_for_update().filter(policy=policy).first()
+            if now is None:
+                raise NotFound(f"{policy.name} has no plan to learn by")
+            stale_forms.check(request.POST, _rhythm(now), RHYTHM)
+            plan = change_plan(
+                policy,
+                actor=request.user.get_username(),
+                every_turns=_whole(request, "every_turns"),
+                min_turns=_whole(request, "min_turns"),
+                max_turns=_whole(request, "max_turns"),
+                every_minutes=_whole(request, "every_minutes") if minutes else None,
+                promotion=request.POST.get("promotion", ""),
+            )
+    except (InvalidInput, Outdated) as error:
+        return stale_forms.refused(
+            request,
+            error,
+            form="updates/_rhythm.html",
+            title=f"Rhythm of {policy.name}",
+            back=_list_of(request, policy),
+            saved=stale_forms.last_save("learning plan", policy.name),
+            policy=policy,
+            **_rhythm_form(_rhythm(LearningPlan.objects.get(policy=policy)), request.POST),
         )
-        also = f" or after {plan.every_minutes} min" if plan.every_minutes else ""
-        return f"{policy.name} learns every {plan.every_turns} labelled turns{also}."
-
-    return carry_out(request, act, back=_list(request))
+    also = f" or after {plan.every_minutes} min" if plan.every_minutes else ""
+    messages.success(request, f"{policy.name} learns every {plan.every_turns} labelled turns{also}.")
+    return redirect(_list_of(request, policy))
 
 
 @require_safe
@@ -111,6 +152,7 @@ def update(request: MemberRequest, update: UUID) -> HttpResponse:
             "num_skipped": reads.num_skipped(detail.metrics),
             "samples": update_samples.strongest(run.batch),
             "dropped": reads.dropped(run),
+            "corrections": correction_reads.sent_with(run),
             "reports": detail.reports,
             "timings": sorted(run.timings.items(), key=_stage_order),
             "settings": reads.settings_of(run.config),
@@ -210,6 +252,20 @@ def curve_figures(detail: UpdateDetail) -> dict[str, dict[str, Any]]:
 
 def _list(request: MemberRequest) -> str:
     return reverse("console:updates", args=[request.member.project.slug])
+
+
+def _list_of(request: MemberRequest, policy: Policy) -> str:
+    return f"{_list(request)}?{urlencode({'policy': policy.name})}"
+
+
+def _rhythm(plan: LearningPlan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in RHYTHM}
+
+
+def _rhythm_form(now: dict[str, Any], sent: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Filled with what was sent, else with what is."""
+    filled = now if sent is None else {name: sent.get(name, "") for name in RHYTHM}
+    return {"rhythm": filled, "seen": stale_forms.seen(now), "promotions": Promotion.choices}
 
 
 def _page(request: MemberRequest, run: UpdateRun) -> str:
