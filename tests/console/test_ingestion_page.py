@@ -143,6 +143,28 @@ def test_each_warning_leads_to_exactly_its_turns(as_owner, project, key):
     assert counts == [1, 1, 1, 3]
 
 
+@pytest.mark.parametrize(
+    ("usage", "is_without"),
+    [({"input": 9}, True), ({"output": 9}, True), (None, True), ({"input": 0, "output": 0}, False)],
+)
+def test_turns_without_usage_are_counted_and_listed_alike(as_owner, project, key, usage, is_without):
+    send(as_owner, key, turn("told", usage={"input": 9, "output": 9}), turn("asked", usage=usage))
+    count(project)
+    link = re.search(r'href="(/p/editor/turns\?q=usage[^"]+)"', page(as_owner))
+    assert bool(link) is is_without
+    if link:
+        html = as_owner.get(link[1].replace("&amp;", "&")).content.decode()
+        assert html.count("<tr data-peek") == 1 and "asked" in html
+
+
+def test_a_warning_lists_the_whole_hours_that_it_counts(as_owner, project, key):
+    send(as_owner, key, turn("t1", at=reads.hour_of(timezone.now()).isoformat()))
+    count(project)
+    html = page(as_owner, "?range=15m")
+    link = re.search(r'href="(/p/editor/turns\?q=usage[^"]+)"', html)
+    assert as_owner.get(link[1].replace("&amp;", "&")).content.decode().count("<tr data-peek") == 1
+
+
 def test_work_that_waits_is_counted_by_kind(as_owner, project, key):
     send(as_owner, key, turn("t1"), signal("g1"))
     with tenant(project.id):

@@ -60,7 +60,7 @@ def test_before_anything_ran_nothing_is_claimed(as_owner, project):
     assert "No backup yet." in text and "never collected" in text and "no answer was run yet" in text
 
 
-def test_each_process_is_named_with_version_pid_restarts_and_last_sign_of_life(as_owner, project, tmp_path):
+def test_i45_each_process_is_named_with_version_pid_restarts_and_last_sign_of_life(as_owner, project, tmp_path):
     supervised(tmp_path, postgres=os.getpid(), web=4242, engine=os.getppid(), updater=None)
     beat("web@here:8000", pid=4242)
     with tenant(project.id):

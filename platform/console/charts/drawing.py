@@ -34,23 +34,9 @@ def plotly() -> Any:
 
 
 def add_marks(figure: "Figure", marks: Sequence[Mark], times: Sequence[datetime]) -> None:
-    """`times` are the figure's own, in order; a mark's label turns inward near the right edge."""
-    span = (times[-1] - times[0]).total_seconds() or 1.0
-    for mark in marks:
-        place = (mark.at - times[0]).total_seconds() / span
-        figure.add_shape(
-            type="line", x0=mark.at, x1=mark.at, y0=0, y1=1, yref="paper", line={"width": 1, "color": RULE_COLOUR}
-        )
-        figure.add_annotation(
-            x=mark.at,
-            y=1,
-            yref="paper",
-            yanchor="top",
-            xanchor="left" if place < 0.5 else "right",
-            text=mark.text,
-            showarrow=False,
-            font={"size": 11},
-        )
+    """`times` are the figure's own, in order."""
+    drawn = mark_lines(marks, times)
+    figure.update_layout(shapes=drawn["shapes"], annotations=drawn["annotations"])
 
 
 def to_json(figure: "Figure", *, is_time: bool = False, is_linked: bool = False) -> dict[str, Any]:
@@ -82,7 +68,7 @@ def plain_json(
 
 
 def mark_lines(marks: Sequence[Mark], times: Sequence[datetime]) -> dict[str, Any]:
-    """As `add_marks`: the shapes and annotations of a layout."""
+    """The shapes and annotations of a layout: a label turns inward near the right edge; without words it is a line."""
     span = (times[-1] - times[0]).total_seconds() or 1.0
     lines, words = [], []
     for mark in marks:

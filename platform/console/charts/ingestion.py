@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from console.charts.colours import OTHER_COLOUR
-from console.charts.drawing import plotly, to_json
+from console.charts.drawing import Mark, add_marks, plotly, to_json
 
 OUTCOME_COLOURS = {  # stored, harmless, refused
     "accepted": "#009E73",
@@ -17,7 +17,9 @@ OUTCOME_COLOURS = {  # stored, harmless, refused
 }
 
 
-def received(times: Sequence[datetime], by_outcome: Mapping[str, Sequence[int]]) -> dict[str, Any] | None:
+def received(
+    times: Sequence[datetime], by_outcome: Mapping[str, Sequence[int]], *, marks: Sequence[Mark] = ()
+) -> dict[str, Any] | None:
     """Stacked bars of items by outcome; None when nothing was received."""
     if not any(any(series) for series in by_outcome.values()):
         return None
@@ -33,4 +35,5 @@ def received(times: Sequence[datetime], by_outcome: Mapping[str, Sequence[int]])
         )
     figure.update_layout(barmode="stack", bargap=0.15, hovermode="x unified", showlegend=True)
     figure.update_yaxes(title_text="items an hour", rangemode="tozero", fixedrange=True)
+    add_marks(figure, marks, times)
     return to_json(figure, is_time=True)

@@ -38,6 +38,7 @@ def turn_fields(prefix: str = "", scope: str = "") -> tuple[Field, ...]:
         number("ttft_ms", "first token"),
         number("input_tokens", "without cache reads"),
         number("output_tokens", "with reasoning"),
+        Field("usage", kind=Kind.BOOLEAN, scope=scope, build=_usage(at), help="its input and output tokens are known"),
         text("finish", "why the answer ended", column="finish_reason"),
         text("error", "what went wrong, or has:error"),
         fact("shown", "a user saw it", "is_shown"),
@@ -103,6 +104,14 @@ def _answered_by(at: str, name: str) -> Q:
         policy, number = parse_checkpoint_name(name)
         return Q(**{f"{at}policy": policy, f"{at}version": number})
     return Q(**{f"{at}model": name})
+
+
+def _usage(at: str) -> Build:
+    def build(term: Term) -> Q:
+        is_told = Q(**{f"{at}input_tokens__isnull": False, f"{at}output_tokens__isnull": False})
+        return ~is_told if term.values == ("no",) else is_told
+
+    return build
 
 
 def _flagged(at: str) -> Build:

@@ -183,8 +183,8 @@ def warnings(since: datetime, until: datetime) -> list[Warning_]:
             meaning=f"Their `at` lies more than {EARLY_S:.0f} s after they arrived: the sender's clock is ahead.",
         ),
         Warning_(
-            title="turns without usage", n=facts["unmetered"], of=every, query="-has:output_tokens",
-            meaning="They cannot be priced. Send `usage` with each turn.",
+            title="turns without usage", n=facts["unmetered"], of=every, query="usage:no",
+            meaning="They cannot be priced: input or output tokens are missing. Send both in `usage` with each turn.",
         ),
         Warning_(
             title="turns that ended in an error", n=facts["failed"], of=every, query="has:error",

@@ -1,6 +1,7 @@
 """Ingestion health: what came of everything sent, what waits, how late things are, and work that was given up."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -12,7 +13,9 @@ from console.access import MemberRequest, carry_out, member_required
 from console.charts.ingestion import received
 from console.reads import ingestion as reads
 from console.reads import policies
+from console.reads.moves import marks, moves
 from console.timerange import TimeRange
+from feedback.hourly import Span, counts, num_users
 from registry.models import Role
 from registry.quarantine import replay_job
 
@@ -22,13 +25,20 @@ from registry.quarantine import replay_job
 def ingestion(request: MemberRequest) -> HttpResponse:
     time_range = TimeRange.of(request, default="1d")
     since, until = time_range.start, time_range.end
-    outcomes = reads.outcomes(since, until)
+    outcomes, hours = reads.outcomes(since, until), Span.in_hours(since, until)
     context: dict[str, Any] = {
         "time_range": time_range,
         "outcomes": outcomes,
-        "figure": received([time_range.local(hour) for hour in outcomes.hours], outcomes.by_hour),
+        "figure": received(
+            [time_range.local(hour) for hour in outcomes.hours],
+            outcomes.by_hour,
+            marks=marks(moves(since, until), outcomes.hours, time_range.local),
+        ),
         "orphans": reads.orphans(),
+        "users": num_users(hours),
+        "num_turns": counts(hours).turns,
         "warnings": reads.warnings(since, until),
+        "whole_hours": _whole_hours(time_range),
         "lags": reads.lags(since, until),
         "work": reads.work(),
         "keys": reads.keys(),
@@ -37,6 +47,12 @@ def ingestion(request: MemberRequest) -> HttpResponse:
         policy = policies.chosen(policies.all_policies(), None)
         context["snippets"] = snippets.first_signal(policy.name if policy else None)
     return render(request, "ingestion/ingestion.html", context)
+
+
+def _whole_hours(time_range: TimeRange) -> str:
+    """The hours that warnings are counted over, for the address of the turns they were counted from."""
+    hours = Span.in_hours(time_range.start, time_range.end)
+    return urlencode({"from": hours.start.isoformat(), "to": hours.end.isoformat(), "tz": time_range.zone})
 
 
 @require_POST

@@ -1,5 +1,7 @@
 """One session: its transcript by windows, and what was heard about it."""
 
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
@@ -9,8 +11,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.access import MemberRequest, member_required
-from console.charts.timeline import SAYS, Heard, timeline
+from console.charts.timeline import SAYS, Heard, Moment, timeline
 from console.reads import session as reads
+from console.reads.moves import marks, moves
 from console.reads.turn_views import SignalView
 from console.templatetags.model_text import plain
 from feedback.models import UserSignal
@@ -84,4 +87,17 @@ def _figure(request: MemberRequest, found: reads.SessionView) -> dict[str, Any] 
         Heard(at=timezone.localtime(signal.at), kind=WHOLE, says="", text=f"{hover(signal)}, about the whole session")
         for signal in found.signals
     ]
-    return timeline(sorted(points, key=lambda point: point.at))
+    times = [view.signal.at for one in found.window.turns for view in one.signals] + [one.at for one in found.signals]
+    return timeline(
+        sorted(points, key=lambda point: point.at), moments=moments_between(sorted(times), timezone.localtime)
+    )
+
+
+def moments_between(times: Sequence[datetime], place: Callable[[datetime], datetime | float]) -> list[Moment]:
+    """What changed what serves or what counts between the first and the last of these times, at their `place`."""
+    if not times:
+        return []
+    return [
+        Moment(at=place(mark.at), text=mark.text)
+        for mark in marks(moves(times[0], times[-1]), times, timezone.localtime)
+    ]

@@ -10,7 +10,7 @@ from console.access import MemberRequest, member_required
 from console.charts.timeline import Heard, Moment, timeline
 from console.reads import tokens as token_reads
 from console.reads import turn as reads
-from console.views.session import WHOLE, hover, lane, says
+from console.views.session import WHOLE, hover, lane, moments_between, says
 
 
 @require_safe
@@ -50,4 +50,8 @@ def _figure(page: reads.TurnPage) -> dict[str, Any] | None:
     moments = [Moment(at=0.0, text="answer")]
     if turn.settled_at is not None:
         moments.append(Moment(at=(turn.settled_at - turn.at).total_seconds(), text="settled"))
+    times = sorted(
+        {turn.at, *(view.signal.at for view in page.view.signals), *(one.at for one in page.session_signals)}
+    )
+    moments += moments_between(times, lambda at: (at - turn.at).total_seconds())
     return timeline(points, moments=moments)
