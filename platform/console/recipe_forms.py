@@ -119,14 +119,17 @@ def sent_form(values: Mapping[str, Any], scorers: list[str], wrong: str = "") ->
 _GATE_KEYS = ("scorer", "at_least", "otherwise")
 
 
-def spec_body(post: Mapping[str, str], scorers: list[str]) -> dict[str, Any]:
-    """Raises InvalidInput naming the field that is no number."""
+def spec_body(post: Mapping[str, str], scorers: list[str], before: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Beside its weight, a scorer keeps what `before` says of it. Raises InvalidInput naming the wrong field."""
+    kept = before.get("scorers", {})
     label = {name: _number(f"label.{name}", post.get(f"label.{name}", "")) for name in _LABEL_KEYS}
     weights = {name: post.get(f"scorers.{name}.weight", "").strip() for name in scorers}
     return {
         "label": label,
         "scorers": {
-            name: {"weight": _number(f"scorers.{name}.weight", text)} for name, text in weights.items() if text
+            name: {**kept.get(name, {}), "weight": _number(f"scorers.{name}.weight", text)}
+            for name, text in weights.items()
+            if text
         },
         "gates": [_gate(post, index) for index in _filled(post)],
         "clip": [_number("clip.0", post.get("clip.0", "")), _number("clip.1", post.get("clip.1", ""))],

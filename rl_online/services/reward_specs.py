@@ -15,18 +15,18 @@ from registry.models import Policy
 from registry.services import audit
 from rl_online.models import LearningPlan, RewardSpec
 from rl_online.rewards import composite
-from rl_online.rewards.composite import DEFAULT_BODY, InvalidRewardSpec, parse_reward_spec
+from rl_online.rewards.composite import BODIES, InvalidRewardSpec, parse_reward_spec
 
 KIND = "reward spec"
 
 
 def latest_reward_spec(name: str = "default") -> RewardSpec:
-    """The newest version of a recipe; the default one is made on first use."""
+    """The newest version of a recipe; one that stands ready (`default`, `code`) is made on first use."""
     spec = RewardSpec.objects.filter(name=name).order_by("-version").first()
     if spec is None:
-        if name != "default":
+        if name not in BODIES:
             raise NotFound(f"no reward spec {name!r}", field="reward_spec")
-        spec = create_reward_spec(DEFAULT_BODY, actor="strop")
+        spec = create_reward_spec(BODIES[name], actor="strop", name=name)
     return spec
 
 

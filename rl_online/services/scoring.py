@@ -7,7 +7,8 @@ import logging
 from collections.abc import Sequence
 from uuid import UUID
 
-from evals.services.turns import score_turn
+from evals.scorers.registry import SCORERS
+from evals.services.turns import TURN_SCORERS, score_turn
 from feedback.models import Turn
 from feedback.services.triage import triage_turns
 from jobs import crash
@@ -15,6 +16,8 @@ from jobs.services import ClaimedJob, enqueue
 from registry.errors import InvalidInput, NotFound
 from registry.tenancy import tenant
 from rl_online.collecting import LIVE_SOURCES, payloads_of, scores_of
+from rl_online.models import LearningPlan
+from rl_online.rewards.composite import parse_reward_spec
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +36,13 @@ def ask_for_scores(project_id: UUID, turn_pks: Sequence[int]) -> None:
         enqueue(SCORE_JOB, project_id=project_id, payload={"turns": linked[start : start + TURNS_PER_JOB]})
 
 
+def wanted_scorers() -> list[str]:
+    """Those that every turn gets, then those that a recipe in force asks for. Inside a tenant."""
+    bodies = LearningPlan.objects.values_list("reward_spec__body", flat=True)
+    asked = {name for body in bodies for name in parse_reward_spec(body).asked}
+    return [*TURN_SCORERS, *sorted((asked & SCORERS.keys()) - set(TURN_SCORERS))]
+
+
 def score_job(job: ClaimedJob) -> None:
     """Score the turns one by one, no transaction open; scores that exist are kept."""
     project_id = job.project_id
@@ -40,12 +50,13 @@ def score_job(job: ClaimedJob) -> None:
     with tenant(project_id):
         turns = list(Turn.objects.filter(turn_id__in=job.payload["turns"]).order_by("pk"))
         payloads = payloads_of(turns)
+        scorers = wanted_scorers()
     for turn in turns:
         payload = payloads.get(turn.turn_id)
         if payload is None or turn.problem is None:
             continue
         try:
-            score_turn(project_id, turn.turn_id, turn.problem, payload.completion)
+            score_turn(project_id, turn.turn_id, turn.problem, payload.completion, scorers=scorers)
         except (InvalidInput, NotFound) as error:
             log.info("turn %s is not scored: %s", turn.turn_id, error.message)
         job.renew()

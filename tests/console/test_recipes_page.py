@@ -10,7 +10,7 @@ from registry.errors import InvalidInput
 from registry.models import AuditEvent
 from registry.tenancy import tenant
 from rl_online.models import LearningPlan, RewardSpec
-from rl_online.rewards.composite import DEFAULT_BODY
+from rl_online.rewards.composite import CODE_BODY, DEFAULT_BODY
 from tests.console import factories
 from tests.console.sending import send, signal, turn, work_off
 
@@ -164,6 +164,15 @@ def test_the_form_of_a_stored_spec_gives_back_the_same_body():
     for gate in form.gates:
         posted |= {entry.name: entry.value for entry in (gate.scorer, gate.at_least, gate.otherwise)}
     assert forms.spec_body(posted, scorers) == body
+
+
+def test_the_form_keeps_what_a_scorer_says_beside_its_weight():
+    scorers = list(CODE_BODY["scorers"])
+    form = forms.spec_form(CODE_BODY, scorers)
+    posted = {entry.name: entry.value for entry in [*form.outcomes, *form.scorers]}
+    made = forms.spec_body(posted | {"scorers.test_share.weight": "0.2"}, scorers, CODE_BODY)
+    assert made["scorers"]["efficiency"] == CODE_BODY["scorers"]["efficiency"]
+    assert made["scorers"]["test_share"] == {"weight": 0.2}
 
 
 def test_a_scorer_whose_weight_is_emptied_is_left_out():

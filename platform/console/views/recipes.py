@@ -132,7 +132,7 @@ def new_reward_spec(request: MemberRequest, name: str) -> HttpResponse:
         spec = spec_services.find_reward_spec(name, int(start)) if start.isdigit() and len(start) < 9 else newest
         return _spec_page(request, newest, forms.spec_form(spec.body, scorers))
     try:
-        body = forms.spec_body(request.POST, scorers)
+        body = forms.spec_body(request.POST, scorers, newest.body)
         spec_services.checked(body)
         if request.POST.get("do") == "look":
             look = _look(request.POST.get("look", LOOK)) or LOOK

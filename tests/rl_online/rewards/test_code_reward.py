@@ -95,7 +95,7 @@ PROBLEM = ProblemSpec(
     },
 )
 RIGHT = "def f(values):\n    found = sorted(set(values))\n    return found[-2] if len(found) > 1 else None\n"
-# The largest but one, equal or not: right for 6 of 9 (the prompt shows two of them). None is right for 2 of 7 hidden ones.
+# The largest but one, equal or not: right for 6 of 9 (the prompt shows two of them). None is right for 2 of 7 hidden.
 NEARLY = "def f(values):\n    found = sorted(values)\n    return found[-2] if len(found) > 1 else None\n"
 WRONG = "def f(values):\n    return max(values)\n"
 
