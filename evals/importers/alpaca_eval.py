@@ -119,7 +119,7 @@ def notes_on(verdicts: Counter[str], num_off_scale: int) -> Iterator[Note]:
             f"n {asked - without}, coverage {100 * (asked - without) / asked:.0f} %; they can be asked again"
         ))  # fmt: skip
     if num_off_scale:
-        yield Note(kind="odd", text=f"{num_off_scale} preferences are not in [1, 2]")
+        yield Note(kind="odd", text=f"preferences outside [1, 2]: {num_off_scale}")
 
 
 # --- outputs ---

@@ -141,7 +141,9 @@ def judgments(path: Path, notes: list[Note]) -> Iterator[Battle]:
         )
     if num_unnamed:
         notes.append(
-            Note(kind="assumed", text=f"{num_unnamed} records name no baseline: taken as {OLD_BASELINE}, that of v0.1")
+            Note(
+                kind="assumed", text=f"records without a baseline: {num_unnamed}; taken as {OLD_BASELINE}, that of v0.1"
+            )
         )
 
 

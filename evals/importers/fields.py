@@ -94,6 +94,10 @@ def rate(part: float, whole: float) -> str:
     return f"{part:g} of {whole:g} ({100 * part / whole:.2f} %)"
 
 
+def plural(number_of: int) -> str:
+    return "" if number_of == 1 else "s"
+
+
 def listed(names: Iterable[str], *, limit: int = 5) -> str:
     """The first few names, and how many more there are."""
     every = list(names)

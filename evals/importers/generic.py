@@ -249,7 +249,7 @@ def results_of(path: Path, mapping: Mapping, measured: tuple[str, str], notes: l
         notes.append(
             Note(
                 kind="odd",
-                text=f"{num_off_scale} scores are no label and not from {low:g} to {high:g}: kept raw, not scored",
+                text=f"scores that are no label and not from {low:g} to {high:g}, kept raw: {num_off_scale}",
             )
         )
 
@@ -360,7 +360,7 @@ def battles_of(path: Path, mapping: Mapping, notes: list[Note]) -> Iterator[Batt
     if num_without:
         notes.append(Note(kind="missing", text=f"{rate(num_without, num_battles)} battles have no verdict"))
     if num_naive:
-        notes.append(Note(kind="assumed", text=f"{num_naive} times have no zone: taken as UTC"))
+        notes.append(Note(kind="assumed", text=f"times without a zone, taken as UTC: {num_naive}"))
 
 
 def verdict_of(mapping: Mapping, row: dict[str, Any], *, where: str) -> tuple[Winner, float | None]:

@@ -48,7 +48,8 @@ class Measured(NamedTuple):
 
 def recognises(path: Path) -> bool:
     if path.is_dir():
-        return recognises(path / "result.json") or bool(trial_files(path))
+        result = rows.file_in(path, "result.json")
+        return bool(result and recognises(result)) or bool(trial_files(path))
     start = reading.head(path)
     return is_job(start) or is_trial(start)
 
@@ -63,15 +64,9 @@ def is_trial(start: bytes) -> bool:
 
 def read(path: Path) -> Iterator[Run]:
     """A job with its trials' records: one run for each agent, model and data set. Without them: from its statistics."""
-    if path.is_dir():
-        files = trial_files(path)
-        job_path = rows.file_in(path, "result.json")
-        job = load_object(job_path) if job_path else {}
-        source = Source(format=FORMAT, sha256=reading.digest(*([job_path] if job_path else []), *files))
-    else:
-        job = load_object(path)
-        files = [path]
-        source = Source(format=FORMAT, sha256=reading.digest(path))
+    job_path, files = job_and_trials(path)
+    job = load_object(job_path) if job_path else {}
+    source = Source(format=FORMAT, sha256=reading.digest(*dict.fromkeys([*([job_path] if job_path else []), *files])))
     found = dict.fromkeys(Measured.from_trial(trial) for trial in trials(files))
     stats = mapping(job.get("stats"))
     if not found and not mapping(stats.get("evals")):
@@ -79,8 +74,9 @@ def read(path: Path) -> Iterator[Run]:
             "neither a job (stats.evals, trial_results) nor a trial (trial_name, task_checksum)", where=path.name
         )
     by_key = {Measured.from_key(key): mapping(value) for key, value in mapping(stats.get("evals")).items()}
+    sole = next(iter(by_key.values())) if len(by_key) == len(found) == 1 else {}
     for measured in found or by_key:
-        eval_stats = by_key.get(measured, {})
+        eval_stats = by_key.get(measured, sole)
         notes = notes_on_job(job)
         yield measured.run(
             source,
@@ -91,6 +87,14 @@ def read(path: Path) -> Iterator[Run]:
             raw=job,
             results=results_of_trials(files, measured, notes) if found else results_of_stats(eval_stats, notes),
         )
+
+
+def job_and_trials(path: Path) -> tuple[Path | None, list[Path]]:
+    """The file that states the job, and those with trials' records: the job's own, its folders', or one trial's."""
+    result = rows.file_in(path, "result.json") if path.is_dir() else path
+    if result is not None and is_trial(start := reading.head(result)) and not is_job(start):
+        return None, [result]
+    return result, (trial_files(path) if path.is_dir() else []) or ([result] if result else [])
 
 
 def load_object(path: Path) -> dict[str, Any]:
@@ -157,7 +161,7 @@ def notes_on_job(job: dict[str, Any]) -> list[Note]:
         )))  # fmt: skip
     for state in ("running", "pending", "cancelled"):
         if left := count(stats.get(f"n_{state}_trials")):
-            notes.append(Note(kind="missing", text=f"{left} trials were {state} when the job was written"))
+            notes.append(Note(kind="missing", text=f"trials {state} when the job was written: {left}"))
     return notes
 
 
@@ -190,8 +194,8 @@ class Tally:
         if self.failures:
             kinds = ", ".join(f"{number_of} {kind}" for kind, number_of in self.failures.most_common())
             yield Note(kind="odd", text=(
-                f"{self.failures.total()} trials ended in an error ({kinds}); "
-                f"{self.num_failed_with_reward} of them have a reward all the same, which counts"
+                f"trials that ended in an error: {self.failures.total()} ({kinds}); "
+                f"with a reward all the same, which counts: {self.num_failed_with_reward}"
             ))  # fmt: skip
         if num_without := self.num_trials - len(self.rewards):
             total = sum(self.rewards)
@@ -201,10 +205,10 @@ class Tally:
                 f"{rate(total, self.num_trials)}{among}"
             ))  # fmt: skip
         if self.num_off_scale:
-            yield Note(kind="odd", text=f"{self.num_off_scale} rewards are not in [0, 1]: kept raw, not scored")
+            yield Note(kind="odd", text=f"rewards outside [0, 1], kept raw and not scored: {self.num_off_scale}")
         if self.num_caches_too_large:
             yield Note(kind="odd", text=(
-                f"{self.num_caches_too_large} trials read more tokens from a cache than they took in: input unknown"
+                f"trials that read more from a cache than they took in, input unknown: {self.num_caches_too_large}"
             ))  # fmt: skip
 
 
@@ -253,7 +257,7 @@ def results_of_trials(files: list[Path], measured: Measured, notes: list[Note]) 
         attempts[problem] += 1
     notes += tally.notes()
     if num_naive:
-        notes.append(Note(kind="assumed", text=f"{num_naive} trials have times without a zone: taken as UTC"))
+        notes.append(Note(kind="assumed", text=f"trials with times without a zone, taken as UTC: {num_naive}"))
 
 
 def results_of(

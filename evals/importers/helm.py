@@ -50,7 +50,7 @@ class Seen:
 
 
 def recognises(path: Path) -> bool:
-    return path.is_dir() and bool(run_folders(path))
+    return path.is_dir() and is_run(path)
 
 
 def read(path: Path) -> Iterator[Run]:
@@ -65,10 +65,12 @@ def read(path: Path) -> Iterator[Run]:
 
 
 def run_folders(path: Path) -> list[Path]:
-    here = [path, *reading.folders_in(path)]
-    return [
-        each for each in here if rows.file_in(each, "run_spec.json") and rows.file_in(each, "per_instance_stats.json")
-    ]
+    """The folder itself, or those in it where it is a suite."""
+    return [path] if is_run(path) else [each for each in reading.folders_in(path) if is_run(each)]
+
+
+def is_run(folder: Path) -> bool:
+    return all(rows.file_in(folder, name) for name in ("run_spec.json", "per_instance_stats.json"))
 
 
 def runs_of(folder: Path) -> Iterator[Run]:
@@ -210,7 +212,7 @@ def results_of(folder: Path, part: Part, seen: Seen, notes: list[Note]) -> Itera
             yield result
             raw = {"stat": stats.get(metric)}
     notes += [
-        Note(kind="odd", text=f"{metric} has {number_of} values outside [0, 1]: kept raw, not scored")
+        Note(kind="odd", text=f"values of {metric} outside [0, 1], kept raw and not scored: {number_of}")
         for metric, number_of in off_scale.items() if number_of
     ]  # fmt: skip
     if states.num_lost:

@@ -116,7 +116,7 @@ def marks(path: Path, model: str, notes: list[Note]) -> Iterator[Result]:
             Note(kind="missing", text=f"{rate(num_unparsed, num_marks)} judgments could not be parsed (-1): unscored")
         )
     if num_off_scale:
-        notes.append(Note(kind="odd", text=f"{num_off_scale} marks are not from {LOW} to {HIGH}: unscored"))
+        notes.append(Note(kind="odd", text=f"marks outside {LOW} to {HIGH}, unscored: {num_off_scale}"))
 
 
 # --- pairs, and votes of people ---

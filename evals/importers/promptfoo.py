@@ -183,16 +183,16 @@ def notes_at_end(seen: Counter[str]) -> Iterator[Note]:
             "the same call, counted once"
         ))  # fmt: skip
     if cached := seen["cached"]:
-        yield Note(kind="missing", text=f"{cached} answers come from promptfoo's cache: their latency is not known")
+        yield Note(kind="missing", text=f"answers from promptfoo's cache, whose latency is not known: {cached}")
     if errors := seen["errors"]:
         yield Note(kind="missing", text=f"{rate(errors, seen['answers'])} answers could not be had (failureReason 2)")
     if seen["unasserted"]:
         yield Note(
             kind="missing",
-            text=f"{seen['unasserted']} answers have no assertion: promptfoo passes them, here they are unscored",
+            text=f"answers without an assertion, passed by promptfoo and unscored here: {seen['unasserted']}",
         )
     if seen["off scale"]:
-        yield Note(kind="odd", text=f"{seen['off scale']} scores are not in [0, 1]: kept raw, not scored")
+        yield Note(kind="odd", text=f"scores outside [0, 1], kept raw and not scored: {seen['off scale']}")
 
 
 def measured(cell: Cell, *, repeat: int) -> Iterator[Result]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from evals.importers import reading, rows
 from evals.importers.errors import Unreadable
-from evals.importers.fields import count, identity, listed, rate, text
+from evals.importers.fields import count, identity, listed, plural, rate, text
 from evals.importers.reading import mapping, sequence
 from evals.importers.record import Claim, Note, Result, Run, Source, Status
 
@@ -47,8 +47,9 @@ NOT_EVALUATED: Outcome = ("unscored", None, "no list of the report says how it w
 
 
 def recognises(path: Path) -> bool:
+    """Of folders, that of a model's logs: <instance>/report.json lies in it."""
     if path.is_dir():
-        return any(is_instance_report(reading.head(report)) for report in reports_under(path)[:1])
+        return any(is_instance_report(reading.head(report)) for report in reports_in(path))
     start = reading.head(path)
     return is_run_report(start) or is_instance_report(start) or is_predictions(start)
 
@@ -194,9 +195,7 @@ def notes_on_lists(
         if stated is not None and stated != len(ids):
             notes.append(Note(kind="odd", text=f"{name}_instances is {text(stated)}, {name}_ids has {len(ids)}"))
     if outside := [each for each in lists.get("submitted", []) if each not in deciding]:
-        notes.append(
-            Note(kind="odd", text=f"submitted counts {len(outside)} ids outside the data set: {listed(outside)}")
-        )
+        notes.append(Note(kind="odd", text=f"submitted ids outside the data set: {len(outside)} ({listed(outside)})"))
     containers = report.get("unstopped_instances")
     if isinstance(containers, int) and containers:
         notes.append(Note(kind="odd", text=f"{containers} containers were still running when the report was made"))
@@ -209,8 +208,8 @@ def notes_on_shares(statuses: list[Status], *, resolved: int, total: int | None)
     if not (num_infra or num_missing) or not total:
         return []
     num_scored = statuses.count("scored")
-    told = [f"{num_infra} infra failures (no verdict)"] if num_infra else []
-    told += [f"{num_missing} instances without a prediction"] if num_missing else []
+    told = [f"{num_infra} infra failure{plural(num_infra)} (no verdict)"] if num_infra else []
+    told += [f"{num_missing} instance{plural(num_missing)} without a prediction"] if num_missing else []
     without = f"; of those with a verdict {rate(resolved, num_scored)}" if num_scored else "; none has a verdict"
     return [
         Note(
@@ -237,9 +236,8 @@ def runs_of_folder(folder: Path) -> Iterator[Run]:
         raise Unreadable("no <model>/<instance>/report.json under this folder", where=folder.name)
     for of_model, reports in by_model.items():
         run = run_of_instances(reports, source=Source(format=FORMAT, sha256=reading.digest(*reports)))
-        is_named = of_model != folder.parent
-        run.model = of_model.name.replace("__", "/") if is_named else None
-        run.settings = {"run": of_model.parent.name if is_named and of_model != folder else None}
+        run.model, run.settings = of_model.name.replace("__", "/"), {"run": of_model.parent.name}
+        run.notes.append(Note(kind="assumed", text="the names of the model and the run are those of the folders"))
         yield run
 
 
@@ -286,6 +284,11 @@ def tests_passed(report: dict[str, Any]) -> str:
     return ", ".join(told)
 
 
+def reports_in(folder: Path) -> list[Path]:
+    """report.json of each instance in a model's folder."""
+    return [found for each in reading.folders_in(folder) if (found := rows.file_in(each, "report.json"))]
+
+
 def reports_under(folder: Path) -> list[Path]:
     """Every report.json: <run>/<model>/<instance>/report.json, or a part of that."""
     return [path for path in reading.files_under(folder, depth=3) if path.name == "report.json"]
@@ -312,7 +315,7 @@ def runs_of_predictions(path: Path) -> Iterator[Run]:
         )
         if repeated := models[model]["lines"] - len(kept):
             run.notes.append(
-                Note(kind="odd", text=f"{repeated} predictions are replaced by a later one for the same instance")
+                Note(kind="odd", text=f"predictions replaced by a later one for the same instance: {repeated}")
             )
         run.results = results_of_predictions(path, kept, run.notes)
         yield run

@@ -36,7 +36,8 @@ SETTINGS = (
 
 def recognises(path: Path) -> bool:
     if path.is_dir():
-        return bool(results_under(path))
+        results = rows.file_in(path, "results.json")
+        return results is not None and recognises(results)
     start = reading.head(path)
     return b'"is_resolved"' in start and b'"trial_name"' in start and b'"results"' in start
 
@@ -154,16 +155,21 @@ class Seen:
                 f"{rate(self.num_resolved, self.num_trials)}{among}"
             )))  # fmt: skip
         if self.num_late_but_resolved:
-            notes.append(Note(kind="odd", text=f"{self.num_late_but_resolved} trials ran out of time and are resolved"))
+            notes.append(
+                Note(
+                    kind="odd",
+                    text=f"trials that ran out of time and are resolved all the same: {self.num_late_but_resolved}",
+                )
+            )
         if not self.num_with_tokens:
             notes.append(Note(kind="missing", text="no trial has tokens (0 or null in the file): unknown, not free"))
         else:
             notes.append(Note(kind="assumed", text="tokens read from a cache are not told apart from other input"))
         if self.num_naive:
-            notes.append(Note(kind="assumed", text=f"{self.num_naive} trials have times without a zone: taken as UTC"))
+            notes.append(Note(kind="assumed", text=f"trials with times without a zone, taken as UTC: {self.num_naive}"))
         stated = count(summary.get("n_resolved"))
         if stated is not None and stated != self.num_resolved:
-            notes.append(Note(kind="odd", text=f"n_resolved is {stated}, {self.num_resolved} trials are resolved"))
+            notes.append(Note(kind="odd", text=f"n_resolved is {stated}, resolved trials are {self.num_resolved}"))
         return notes
 
 

@@ -78,7 +78,7 @@ def test_a_judge_that_answered_without_a_verdict_is_invalid_not_a_tie(tmp_path):
 def test_a_preference_off_the_scale_is_no_verdict(tmp_path):
     found, (battle,) = only(written(tmp_path, [annotation(1, 3.7)]))
     assert (battle.winner, battle.preference) == ("error", None)
-    assert "1 preferences are not in [1, 2]" in told(found)
+    assert "preferences outside [1, 2]: 1" in told(found)
 
 
 def test_the_same_pair_judged_twice_is_a_repeat(tmp_path):

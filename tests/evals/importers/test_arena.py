@@ -144,4 +144,4 @@ def test_old_judgments_name_no_baseline_and_that_is_told(tmp_path):
     del old["baseline"]
     found, (each,) = only(written(tmp_path, old))
     assert each.left == "gpt-4-0314"
-    assert "assumed: 1 records name no baseline" in told(found)
+    assert "assumed: records without a baseline: 1" in told(found)

@@ -64,7 +64,7 @@ def test_labels_are_scores_and_what_is_no_label_is_unscored(tmp_path):
         ("scored", 1.0), ("scored", 0.0), ("unscored", None), ("unscored", None),
     ]  # fmt: skip
     assert "2 of 4 (50.00 %) results are unscored" in told(run)
-    assert "1 scores are no label and not from 0 to 1" in told(run)
+    assert "scores that are no label and not from 0 to 1, kept raw: 1" in told(run)
 
 
 @pytest.mark.parametrize("cell", ["NaN", "inf", "1e999", "-1", "2", "", "n/a"])

@@ -45,8 +45,8 @@ def test_the_mean_of_a_real_job_is_27_of_89_though_5_trials_ended_in_an_error(sa
     assert (sum(result.score for result in results), len(results)) == (27, 89)
     assert run.claims[0].value == pytest.approx(27 / 89, abs=1e-15)
     assert f"{run.claims[0].value:.10f}" == "0.3033707865"
-    assert "5 trials ended in an error (4 AgentTimeoutError, 1 NonZeroAgentExitCodeError)" in told(run)
-    assert "5 of them have a reward all the same" in told(run)
+    assert "trials that ended in an error: 5 (4 AgentTimeoutError, 1 NonZeroAgentExitCodeError)" in told(run)
+    assert "with a reward all the same, which counts: 5" in told(run)
 
 
 def test_errored_and_completed_may_be_more_than_the_total(samples):
@@ -99,7 +99,7 @@ def test_cached_tokens_are_taken_off_the_input(tmp_path):
 def test_a_cache_larger_than_the_input_is_flagged_not_clamped(tmp_path):
     run, results = only(written(tmp_path, job(trial(agent_result={"n_input_tokens": 10, "n_cache_tokens": 20}))))
     assert results[0].usage.input is None
-    assert "1 trials read more tokens from a cache than they took in" in told(run)
+    assert "trials that read more from a cache than they took in, input unknown: 1" in told(run)
 
 
 def test_the_usage_of_a_trial_with_steps_is_their_sum(tmp_path):
@@ -115,7 +115,7 @@ def test_each_reward_is_a_scorer_and_one_off_the_scale_is_kept_raw(tmp_path):
         "reward": ("scored", 0.5, None),
         "speed": ("unscored", None, 3.2),
     }
-    assert "1 rewards are not in [0, 1]" in told(run)
+    assert "rewards outside [0, 1], kept raw and not scored: 1" in told(run)
 
 
 def test_a_reward_that_harbor_calls_invalid_is_no_score(tmp_path):
@@ -136,6 +136,13 @@ def test_a_jobs_folder_is_read_with_its_trials_records(tmp_path):
     assert harbor.recognises(tmp_path)
     run, results = only(tmp_path)
     assert (run.benchmark, run.model, len(results)) == ("tb2", "agent / m", 2)
+
+
+def test_a_trials_own_folder_is_a_run_of_one(tmp_path):
+    written(tmp_path, trial())
+    assert harbor.recognises(tmp_path)
+    _, results = only(tmp_path)
+    assert [result.problem for result in results] == ["fix-git"]
 
 
 def test_old_names_and_a_status_block_do_no_harm(tmp_path):

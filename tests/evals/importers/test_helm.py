@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.importers import helm
+from evals.importers import helm, registry
 from evals.importers.errors import Unreadable
 
 MMLU, HELLASWAG = "helm/mmlu-subject_philosophy", "helm/commonsense-dataset_hellaswag"
@@ -145,7 +145,7 @@ def test_a_metric_that_is_no_share_is_kept_raw(tmp_path):
     ((run, results),) = runs_of(tmp_path).values()
     result = results["bits_per_byte"][0]
     assert (result.status, result.score, result.raw_score) == ("unscored", None, 1.7)
-    assert "bits_per_byte has 1 values outside [0, 1]" in told(run)
+    assert "values of bits_per_byte outside [0, 1], kept raw and not scored: 1" in told(run)
 
 
 def test_a_request_that_failed_is_an_error(tmp_path):
@@ -165,8 +165,14 @@ def test_claims_name_their_split_and_what_they_were_computed_on(tmp_path):
 def test_a_suite_is_every_run_in_it(samples, tmp_path):
     for name in (MMLU, HELLASWAG):
         shutil.copytree(samples(name), tmp_path / Path(name).name)
-    assert helm.recognises(tmp_path)
     assert len(runs_of(tmp_path)) == 3
+    assert len(registry.find(tmp_path).readable) == 2
+
+
+def test_what_else_lies_beside_a_run_is_not_swallowed(samples, tmp_path):
+    shutil.copytree(samples(MMLU), tmp_path / "run")
+    shutil.copy(samples("swebench/preds.jsonl"), tmp_path)
+    assert [importer.FORMAT for importer, _ in registry.find(tmp_path).readable] == ["swebench", "helm"]
 
 
 def test_another_folder_is_refused_with_what_would_be_right(tmp_path):

@@ -103,7 +103,7 @@ def test_the_time_that_a_cache_took_is_nobodys_latency(tmp_path):
     # promptfoo#1431, #6910
     run, results = runs_of(written(tmp_path, cached()))[0]
     assert results["pass"][0].latency_ms is None
-    assert "1 answers come from promptfoo's cache: their latency is not known" in told(run)
+    assert "answers from promptfoo's cache, whose latency is not known: 1" in told(run)
     _, asked = runs_of(written(tmp_path, row()))[0]
     assert asked["pass"][0].latency_ms == 250
 
@@ -132,13 +132,13 @@ def test_an_answer_without_assertions_is_unscored(tmp_path):
         0
     ]
     assert results["pass"][0].status == "unscored"
-    assert "1 answers have no assertion" in told(run)
+    assert "answers without an assertion, passed by promptfoo and unscored here: 1" in told(run)
 
 
 def test_a_score_off_the_scale_is_kept_raw(tmp_path):
     run, results = runs_of(written(tmp_path, row(score=1.7)))[0]
     assert (results["score"][0].score, results["score"][0].raw_score) == (None, 1.7)
-    assert "1 scores are not in [0, 1]" in told(run)
+    assert "scores outside [0, 1], kept raw and not scored: 1" in told(run)
 
 
 def test_version_2_is_read_from_its_table(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.importers import swebench
+from evals.importers import registry, swebench
 from evals.importers.errors import Unreadable
 
 REPORT = "swebench/org__model-x.run1.json"
@@ -94,7 +94,7 @@ def test_submitted_ids_outside_the_data_set_are_no_results(tmp_path):
     }  # fmt: skip
     run, results = only(written(tmp_path, report))
     assert [result.problem for result in results] == ["a"]
-    assert "submitted counts 1 ids outside the data set: elsewhere__1" in told(run)
+    assert "submitted ids outside the data set: 1 (elsewhere__1)" in told(run)
 
 
 def test_counts_that_differ_from_the_lists_are_told(tmp_path):
@@ -138,7 +138,8 @@ def test_a_folder_of_logs_is_one_run_for_each_model(tmp_path):
         folder = tmp_path / "run_evaluation" / "run7" / model / each
         folder.mkdir(parents=True)
         (folder / "report.json").write_text(json.dumps({each: {"patch_is_None": False, "resolved": resolved}}))
-    assert swebench.recognises(tmp_path / "run_evaluation")
+    assert swebench.recognises(tmp_path / "run_evaluation" / "run7" / "org__a")
+    assert len(registry.find(tmp_path).readable) == 2
     runs = {run.model: run for run in swebench.read(tmp_path / "run_evaluation")}
     assert {model: [result.score for result in run.results] for model, run in runs.items()} == {
         "org/a": [1.0, 0.0],
@@ -160,7 +161,7 @@ def test_of_two_predictions_for_one_instance_the_later_counts(tmp_path):
     path.write_text("\n".join(map(json.dumps, rows)))
     run, results = only(path)
     assert [result.output for result in results] == ["new"]
-    assert "1 predictions are replaced by a later one" in told(run)
+    assert "predictions replaced by a later one for the same instance: 1" in told(run)
 
 
 def test_predictions_as_an_object_by_instance_are_read(tmp_path):

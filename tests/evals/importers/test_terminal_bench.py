@@ -86,7 +86,7 @@ def test_a_real_run_gives_its_stated_accuracy_and_names_what_is_missing(samples)
     assert (run.benchmark, run.benchmark_version, run.model) == ("terminal-bench-core", "0.1.1", "Factory Droid")
     assert (run.run_id, run.settings["run_id"]) == ("6f7b2575-5549-4c5e-90cf-df1f14d38d98", "tb_rc2_g5_1")
     assert "run_metadata.json names no model" in told(run)
-    assert "3 trials ran out of time and are resolved" in told(run)
+    assert "trials that ran out of time and are resolved all the same: 3" in told(run)
 
 
 def test_no_tokens_are_unknown_not_free(samples):
@@ -142,4 +142,4 @@ def test_a_link_in_a_folder_is_not_followed(tmp_path):
 
 def test_a_count_that_differs_from_the_trials_is_told(tmp_path):
     run, _ = only(written(tmp_path, [trial("a", True)], n_resolved=4))
-    assert "n_resolved is 4, 1 trials are resolved" in told(run)
+    assert "n_resolved is 4, resolved trials are 1" in told(run)
