@@ -20,7 +20,7 @@ from uuid import UUID
 import msgspec
 from django.utils import timezone
 
-from evals.importers import registry
+from evals.importers import generic, reading, registry
 from evals.importers.errors import Unreadable
 from evals.importers.record import Battles, Note, Run, Source
 from evals.models import ComparisonSet, EvalRun, RunState, Score
@@ -67,13 +67,21 @@ class Report:
 
 
 def import_path(
-    project_id: UUID, path: Path, *, format: str | None = None, on_progress: Progress | None = None
+    project_id: UUID,
+    path: Path,
+    *,
+    format: str | None = None,
+    mapping: Path | None = None,
+    on_progress: Progress | None = None,
 ) -> Report:
     """Import a file, or all that a folder holds. Raises InvalidInput where there is nothing to read.
 
     A file that cannot be read does not keep the others out, unless it is the only one: then it raises InvalidInput.
+    `mapping` is a JSON file that says which column of a table is what, see evals.importers.generic.
     """
     try:
+        if mapping is not None:
+            return _import_table(project_id, path, mapping, on_progress)
         found = registry.find(path, format=format)
     except Unreadable as error:
         raise InvalidInput(str(error), field="path") from None
@@ -88,6 +96,13 @@ def import_path(
                 raise InvalidInput(str(error), field="path") from None
             refused.append(Refused(path=str(each), reason=str(error)))
     return Report(imported=imported, refused=refused, unknown=[str(each) for each in found.unknown])
+
+
+def _import_table(project_id: UUID, path: Path, mapping: Path, on_progress: Progress | None) -> Report:
+    columns = generic.mapping_from(reading.document(mapping), where=mapping.name)
+    produced = generic.read(path, columns)
+    imported = [import_produced(project_id, each, on_progress=on_progress) for each in produced]
+    return Report(imported=imported, refused=[], unknown=[])
 
 
 def import_produced(project_id: UUID, produced: Run | Battles, *, on_progress: Progress | None = None) -> Imported:

@@ -58,3 +58,15 @@ def test_a_run_is_printed_and_written_for_another_tool(project, log, tmp_path):
         path.rpartition("/")[2] for path in written
     )
     assert strop("report", "run", "nonsense").exit_code == 1
+
+
+def test_a_table_is_read_by_a_mapping(project, samples, tmp_path):
+    """Real votes of a crowd: 8,931 of 124 workers on 59 models."""
+    mapping = tmp_path / "votes.json"
+    columns = {"kind": "battles", "benchmark": "llmfao", "problem": "prompt", "rater": "worker", "by": "person"}
+    mapping.write_text(json.dumps(columns))
+    table = str(samples("pairwise_llmfao") / "llmfao.csv")
+    (found,) = json.loads(strop("import", "runs", table, "--mapping", str(mapping), "--json").stdout)["imported"]
+    assert (found["kind"], found["benchmark"], found["num_new"]) == ("comparisons", "generic:llmfao@1", 8931)
+    mapping.write_text("{")
+    assert strop("import", "runs", table, "--mapping", str(mapping)).exit_code == 2

@@ -20,10 +20,15 @@ def command() -> None:
 @command.command("runs", epilog="Example: strop import runs logs/ --json")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--format", "format_", metavar="NAME", help="Which format it is. Default: what the file looks like.")
+@click.option(
+    "--mapping",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON that says which column of a table (CSV, JSONL, JSON list) is what.",
+)
 @project_option
 @json_option
 @needs_running
-def runs(path: Path, format_: str | None, project: str | None, as_json: bool) -> None:
+def runs(path: Path, format_: str | None, mapping: Path | None, project: str | None, as_json: bool) -> None:
     """Benchmark runs and comparisons of other tools: a file, or all that a folder holds.
 
     \b
@@ -36,7 +41,7 @@ def runs(path: Path, format_: str | None, project: str | None, as_json: bool) ->
     with inside_project(project) as found:
         pass
     with counter("results") as advance:
-        report = import_path(found.id, path, format=format_, on_progress=advance)
+        report = import_path(found.id, path, format=format_, mapping=mapping, on_progress=advance)
     if as_json:
         print_json(asdict(report))
     else:

@@ -130,7 +130,7 @@ def test_only_a_key_that_may_ingest_opens_it(post, client, project):
     assert post(run(), scope="read").status_code == 403
     assert client.get("/v1/runs").status_code == 405
     with tenant(project.id):
-        browser, _ = create_key("page", ["ingest"], actor="t", origins=["https://a.example"])
+        browser, _ = create_key("page", ["ingest"], actor="t", origins=["https://a.example"], items_per_minute=9)
     reply = client.post(
         "/v1/runs", json.dumps(run()), content_type="application/json",
         headers={"authorization": f"Bearer {browser}", "origin": "https://a.example"},

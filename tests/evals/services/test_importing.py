@@ -365,3 +365,25 @@ def test_what_is_stored_is_strict_json(project, samples):
     with tenant(project.id):
         kept = [row.claims, row.notes, row.settings, row.raw, *Score.objects.values_list("raw", flat=True)]
     assert json.dumps(kept, allow_nan=False)
+
+
+NO_RESULTS = {
+    "EXPECTED.json", "ORIGINS.md", "evaluators_leaderboard.csv", "instruction_difficulty_recovered.csv",
+    "lc_weights_length_controlled_v1.csv", "preferences_10models.csv.gz", "price_map_subset.json", "expected_bt.csv",
+    "llmfao-golden.csv", "promptfooconfig.yaml", "droid_gpt5_run1.run_metadata.json",
+}  # fmt: skip
+NEED_A_MAPPING = {"llmfao.csv", "matrix_13agents_80tasks_5runs.csv"}
+
+
+def test_every_results_file_of_other_tools_imports(project, samples):
+    report = import_path(project.id, samples(""))
+    assert report.refused == []
+    assert {path.rpartition("/")[2] for path in report.unknown} == NO_RESULTS | NEED_A_MAPPING
+    formats = {one.benchmark.partition(":")[0] for one in report.imported}
+    assert formats == {
+        "alpaca_eval", "harbor", "helm", "inspect", "lm_eval", "mt_bench", "openai_evals", "promptfoo", "swebench",
+        "terminal_bench",
+    }  # fmt: skip
+    with tenant(project.id):
+        assert not EvalRun.objects.exclude(state=RunState.DONE).exists()
+    assert {one.outcome for one in import_path(project.id, samples("")).imported} == {"unchanged"}
