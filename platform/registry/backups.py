@@ -2,8 +2,9 @@
 
 Here because pages may not import the commands that make backups (strop.backup). Needs neither Django nor a database.
 
-    {"state": "running" | "done" | "failed", "pid", "started_at", "finished_at", "file", "error", "last": {...}}
+    {"state": "running" | "done" | "failed", "pid", "born", "started_at", "finished_at", "file", "error", "last": {...}}
 
+`born` tells the process from a later one that was given its pid, as happens when a machine or container starts anew.
 `last` is the newest backup that succeeded, also after later ones failed. Who starts a process for a backup writes the
 running entry for it, so that one that dies before its first word has failed too.
 """
@@ -40,7 +41,7 @@ class Journal:
             found = json.loads(self.path.read_text())
         except (FileNotFoundError, ValueError):
             return {}
-        if found["state"] == "running" and not _is_alive(found["pid"]):
+        if found["state"] == "running" and not _is_alive(found["pid"], found.get("born")):
             found |= {"state": "failed", "error": "the process that made it was ended"}
         return found
 
@@ -73,6 +74,7 @@ class Journal:
         self._entry = {
             "state": "running",
             "pid": pid,
+            "born": _born(pid),
             "started_at": _now(),
             "finished_at": None,
             "file": str(target),
@@ -115,12 +117,17 @@ def made_backups(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: str(one["created_at"]), reverse=True)
 
 
-def _is_alive(pid: int) -> bool:
-    """Running, and no zombie that its parent has not looked at."""
+def _is_alive(pid: int, born: int | None) -> bool:
+    return born is not None and _born(pid) == born
+
+
+def _born(pid: int) -> int | None:
+    """Clock ticks from the machine's start to the process'; None when it has ended, also as a zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
+        return None
+    return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _now() -> str:

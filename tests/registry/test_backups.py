@@ -38,6 +38,15 @@ def test_a_backup_whose_process_was_killed_has_failed(tmp_path: Path):
     assert journal.read()["state"] == "done"
 
 
+def test_a_process_that_was_given_the_pid_of_a_killed_backup_is_not_taken_for_it(tmp_path: Path):
+    journal = Journal(tmp_path / "run")
+    journal.announce(Path("/mnt/a"), os.getpid())
+    said = journal.read()
+    assert said["state"] == "running"
+    journal.path.write_text(json.dumps(said | {"born": said["born"] - 1}))
+    assert journal.read()["state"] == "failed"
+
+
 def test_a_process_that_died_before_its_first_word_has_failed(tmp_path: Path):
     journal = Journal(tmp_path / "run")
     journal.announce(Path("/mnt/a"), 2**22 + 5)

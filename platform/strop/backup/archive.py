@@ -21,6 +21,7 @@ FORMAT = 1
 KIND = "strop backup"
 MANIFEST = "MANIFEST.json"
 DATABASE = "database.dump"
+DRAFT = ".partial"  # what an archive is called until it is whole
 FOLDERS = ("checkpoints", "batches", "secrets")
 CHUNK = 1 << 20
 MAX_NAME = 500
@@ -85,7 +86,7 @@ class Writer:
 def new_archive(target: Path) -> Iterator[Writer]:
     """A backup to fill, for its owner's eyes only; it appears at `target` whole or not at all."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.partial")
+    draft = target.with_name(f".{target.name}{DRAFT}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as raw:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from jobs import crash
 from jobs.services import ClaimedJob, NotYet
 from registry.backups import Journal
 from strop.backup.make import SUFFIX
@@ -23,18 +24,23 @@ class BackupFailed(RuntimeError):
 
 
 def backup_job(job: ClaimedJob) -> None:
-    """`payload`: `stamp`, part of the file's name, and `level`. A failed attempt is made again under another name."""
-    number = "" if job.attempts == 1 else f"-{job.attempts}"
-    target = settings.HOME.root / "backups" / f"strop-{job.payload['stamp']}{number}{SUFFIX}"
+    """`payload`: `stamp`, part of the file's name, and `level`. A failed attempt is made again under another name.
+
+    What an attempt has made stands also when the worker that started it died, which counts as an attempt of its own.
+    """
+    name = f"strop-{job.payload['stamp']}"
+    target = settings.HOME.root / "backups" / f"{name}{'' if job.attempts == 1 else f'-{job.attempts}'}{SUFFIX}"
     journal = Journal(settings.HOME.run)
     said = journal.read()
     if said.get("state") == "running":
         raise NotYet(LOOK_AGAIN_S, f"a backup to {said['file']} is under way")
-    if said.get("file") == str(target):
-        if said["state"] == "failed":
-            raise BackupFailed(said["error"])
+    if said.get("state") == "done" and Path(said["file"]).name.startswith(name):
         return
-    journal.announce(target, _start(target, level=job.payload.get("level", "all")))
+    if said.get("file") == str(target):
+        raise BackupFailed(said["error"])
+    pid = _start(target, level=job.payload.get("level", "all"))
+    crash.point("backup.before_announce")
+    journal.announce(target, pid)
     raise NotYet(LOOK_AGAIN_S, "the backup has begun")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg
 
+from jobs import crash
 from registry.backups import Journal
 from strop import env
 from strop.backup import archive, database
@@ -33,6 +34,8 @@ SUFFIX = ".tar.zst"
 SECRETS = ("django",)  # signs sessions, links and webhooks; passwords of servers are made anew where they are restored
 RETENTION_LOCK = 0x5354524F50  # advisory; retention takes it alone (rl_online.services.retention), backups share it
 MARGIN = 1.1
+SCRATCH = ".strop-dump-"
+LEFTOVER_S = 24 * 3600.0  # in a folder that other homes may write to as well
 
 Say = Callable[[str], None]
 
@@ -63,6 +66,7 @@ def backup(home: Home, target: Path | None, *, level: Level, with_secrets: bool,
     started, at = time.monotonic(), datetime.now(UTC)
     target = target or home.root / "backups" / f"strop-{at:%Y%m%dT%H%M%SZ}{SUFFIX}"
     with Journal(home.run).begun(target) as journal, reachable(home, say=say) as server:
+        _clear_what_kills_left(home, target)
         made = _write(home, server, target, level=level, with_secrets=with_secrets, version=version, at=at, say=say)
         result = Made(**made, file=str(target), took_s=round(time.monotonic() - started, 1))
         _describe(target, result)
@@ -116,7 +120,7 @@ def _write(
                 rows=rows,
                 missing=files.missing,
             )
-            with tempfile.TemporaryDirectory(dir=_folder(target), prefix=".strop-dump-") as scratch:
+            with tempfile.TemporaryDirectory(dir=_folder(target), prefix=SCRATCH) as scratch:
                 say(f"dumping {sum(rows.values()):,} rows")
                 dumped = Path(scratch) / archive.DATABASE
                 database.dump(server, snapshot_name, dumped)
@@ -139,6 +143,7 @@ def _pack(home: Home, target: Path, dumped: Path, files: Files, facts: Facts, *,
     with archive.new_archive(target) as writer:
         writer.add_file(archive.DATABASE, dumped)
         dumped.unlink()
+        crash.point("backup.mid_archive")
         for name, path in files.paths.items():
             writer.add_file(name, path)
         if with_secrets:
@@ -162,6 +167,15 @@ def _check_space(target: Path, num_bytes: int) -> None:
             f"{_folder(target)} has {free / 1e9:.1f} GB free and up to {num_bytes * MARGIN / 1e9:.1f} GB are needed; "
             "name a FILE on another disk, or take fewer files with --with-checkpoints serving"
         )
+
+
+def _clear_what_kills_left(home: Home, target: Path) -> None:
+    """Dumps and half archives: at once in the home, where no other backup is at work, and after a day elsewhere."""
+    for folder, age_s in ((home.root / "backups", 0.0), (target.parent, LEFTOVER_S)):
+        for left in [*folder.glob(f"{SCRATCH}*"), *folder.glob(f".*{SUFFIX}{archive.DRAFT}")]:
+            with contextlib.suppress(FileNotFoundError):
+                if left.stat().st_mtime <= time.time() - age_s:
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _folder(target: Path) -> Path:

@@ -59,3 +59,11 @@ def test_what_the_process_said_is_why_the_attempt_failed(tmp_path):
     assert said["state"] == "failed" and said["error"] != "the process that made it was ended", json.dumps(said)
     with pytest.raises(BackupFailed):
         backup_job(job(level="none"))
+
+
+def test_what_was_made_stands_also_when_the_worker_that_started_it_died(tmp_path):
+    file = tmp_path / "backups" / "strop-20261130T000000Z.tar.zst"
+    with Journal(tmp_path / "run").begun(file) as entry:
+        entry.done({"file": str(file)})
+    backup_job(job(attempts=2, level="none"))  # the dead worker's attempt counted
+    assert not (tmp_path / "logs").exists()
