@@ -50,6 +50,7 @@ from strop.local.postgres import Postgres
 from strop.local.valkey import Valkey
 
 BATCH, CONNECTIONS, ROUNDS, BATCHES_A_ROUND = 100, 4, 5, 60
+ACCEPTED = f'"outcomes":{{"accepted":{BATCH}}}'.encode()  # of every reply; who reads it all is no part of the claim
 
 
 def items(name: str) -> list[dict]:
@@ -82,7 +83,7 @@ def over_http(key: str, waits_ms: list[float], bodies: list[bytes]) -> None:
         reply = client.getresponse()
         text = reply.read()
         waits_ms.append(1000 * (time.perf_counter() - started))
-        assert reply.status == 202 and json.loads(text)["outcomes"] == {"accepted": BATCH}, (reply.status, text[:500])
+        assert reply.status == 202 and ACCEPTED in text, (reply.status, text[:500])
     client.close()
 
 
