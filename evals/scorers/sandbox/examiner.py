@@ -305,7 +305,8 @@ def _statement(node: ast.stmt, source: str) -> Statement:
 def _asserts(statement: ast.stmt) -> bool:
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return False
-    return any(isinstance(node, ast.Assert) for node in ast.walk(statement))
+    tests = [node.test for node in ast.walk(statement) if isinstance(node, ast.Assert)]
+    return any(isinstance(node, ast.Name) for test in tests for node in ast.walk(test))  # not `assert True`
 
 
 def _execute(statement: ast.stmt, namespace: dict[str, Any]) -> None:

@@ -121,8 +121,26 @@ def test_a_setup_that_fails_is_the_benchmarks_fault(sandbox):
     assert sandbox.run(RIGHT, tests).outcome is Outcome.UNSUPPORTED
 
 
-def test_tests_that_assert_nothing_prove_nothing(sandbox):
-    assert sandbox.run(RIGHT, {"function": "f", "code": "f(1)"}).outcome is Outcome.UNSUPPORTED
+@pytest.mark.parametrize("code", ["f(1)", "assert True, 'it got here'", "assert 1 == 1.0"])
+def test_tests_that_assert_nothing_of_the_answer_prove_nothing(code, sandbox):
+    assert sandbox.run(RIGHT, {"function": "f", "code": code}).outcome is Outcome.UNSUPPORTED
+
+
+def test_an_assert_that_always_holds_is_no_case(sandbox):
+    execution = sandbox.run(RIGHT, {"function": "f", "code": "assert True\nassert f(1) == 3"})
+    assert (execution.outcome, execution.results) == (Outcome.OK, "1")
+
+
+def test_each_assert_of_a_check_function_is_a_case(sandbox):
+    check = "def check(candidate):\n    assert candidate(1) == 3\n    n = candidate(0)\n    assert n == 2, 'zero'\n"
+    tests = {"function": "f", "code": check + "    assert candidate(5) == 7\ncheck(f)"}
+    assert sandbox.run(RIGHT, tests).results == "111"
+    assert sandbox.run("def f(a):\n    return 3", tests).results == "100"
+
+
+def test_a_check_function_that_returns_is_one_case(sandbox):
+    tests = {"function": "f", "code": "def check(g):\n    assert g(1) == 3\n    return\n    assert g(0) == 9"}
+    assert sandbox.run(RIGHT, tests).results == "1"
 
 
 def test_what_an_answer_prints_is_kept_up_to_a_limit(sandbox):
