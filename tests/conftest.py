@@ -21,6 +21,7 @@ from strop.local import service
 from strop.local.postgres import APP, Postgres, grant
 from strop.local.service import Service
 from strop.local.valkey import Valkey
+from tests.prepared import copy_home, prepared_home
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -53,6 +54,9 @@ def home() -> Home:
 @pytest.fixture(scope="session")
 def postgres(home: Home) -> Iterator[Postgres]:
     """The running embedded PostgreSQL of the test home."""
+    copy_home(prepared_home(), home)
+    for alias, role in (("default", "app"), ("owner", "owner")):
+        settings.DATABASES[alias]["PASSWORD"] = home.secret(f"postgres-{role}")
     server = Postgres.of(home)
     throw_away = server.service(fsync="off", full_page_writes="off", synchronous_commit="off")
     for _process in running(throw_away, home.logs / "postgres.log"):

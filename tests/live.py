@@ -5,7 +5,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import httpx
 import psycopg
 
 from strop.home import Home
+from tests.prepared import copy_home, prepared_home, remove
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 READY_S = 180
@@ -128,26 +128,21 @@ class LiveStrop:
     def copy_of(self, other: "LiveStrop") -> None:
         """Become a clone of a stopped home."""
         assert other.process is None
-        subprocess.run(["cp", "-a", f"{other.root}/.", str(self.root)], check=True)
-        if self.home.data.parent != self.root:
-            self.home.data.parent.mkdir(parents=True, exist_ok=True)
-            for name in ("data", "home-id"):
-                subprocess.run(
-                    ["cp", "-a", str(other.home.data.with_name(name)), str(self.home.data.with_name(name))], check=True
-                )
+        copy_home(other.home, self.home)
 
     def remove(self) -> None:
-        for folder in {self.root, self.home.data.parent, self.home.sockets}:
-            shutil.rmtree(folder, ignore_errors=True)
+        remove(self.home)
 
 
 @contextmanager
 def live(root: Path, *options: str, like: LiveStrop | None = None, **environment: str) -> Iterator[LiveStrop]:
-    """A Strop that runs while the block does, in the new folder `root`, cloned from the stopped `like` if given."""
+    """A Strop that runs while the block does, in the new folder `root`: cloned from the stopped `like`, or new."""
     root.mkdir(parents=True)
     strop = LiveStrop(root, environment)
     try:
-        if like is not None:
+        if like is None:
+            copy_home(prepared_home(), strop.home)
+        else:
             strop.copy_of(like)
         strop.start(*options)
         yield strop
