@@ -126,7 +126,7 @@ def notes_on(verdicts: Counter[str], num_off_scale: int) -> Iterator[Note]:
 
 
 def runs_of_outputs(path: Path, source: Source) -> Iterator[Run]:
-    generators = dict.fromkeys(text(record.get("generator")) for record in records(path))
+    generators = rows.runs_of(path, (text(record.get("generator")) for record in records(path)))
     for generator in generators:
         yield Run(
             benchmark=BENCHMARK, source=source, model=generator or None, results=outputs(path, generator),

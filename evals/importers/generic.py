@@ -21,7 +21,6 @@ from evals.importers.record import Battle, Battles, Note, Result, Run, Source, S
 
 FORMAT = "generic"
 SIDECAR = ".mapping.json"
-MAX_RUNS = 1000  # the file is read once for each
 
 
 class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,10 +124,7 @@ def read(path: Path, mapping: Mapping | None = None) -> Iterator[Run | Battles]:
         found.battles = battles_of(path, mapping, found.notes)
         yield found
         return
-    measured = dict.fromkeys(who(mapping, row) for _, row in table(path))
-    if len(measured) > MAX_RUNS:
-        raise Unreadable(f"{len(measured)} models; at most {MAX_RUNS} runs are made of one file", where=path.name)
-    for model, checkpoint in measured:
+    for model, checkpoint in rows.runs_of(path, (who(mapping, row) for _, row in table(path))):
         run = Run(
             benchmark=benchmark, benchmark_version=mapping.benchmark_version, source=source, model=model or None,
             checkpoint=checkpoint or None, results=(), run_id=run_id, settings={"mapping": meant},

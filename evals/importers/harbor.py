@@ -67,7 +67,7 @@ def read(path: Path) -> Iterator[Run]:
     job_path, files = job_and_trials(path)
     job = load_object(job_path) if job_path else {}
     source = Source(format=FORMAT, sha256=reading.digest(*dict.fromkeys([*([job_path] if job_path else []), *files])))
-    found = dict.fromkeys(Measured.from_trial(trial) for trial in trials(files))
+    found = rows.runs_of(path, (Measured.from_trial(trial) for trial in trials(files)))
     stats = mapping(job.get("stats"))
     if not found and not mapping(stats.get("evals")):
         raise Unreadable(

@@ -158,6 +158,7 @@ def by_metric(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def parts_of(folder: Path) -> dict[Part, Seen]:
     parts: dict[Part, Seen] = {}
+    rows.runs_of(folder, (part for part, _ in instances(folder)))
     for part, entry in instances(folder):
         seen = parts.setdefault(part, Seen())
         seen.num_instances += 1

@@ -52,7 +52,7 @@ def read(path: Path) -> Iterator[Run | Battles]:
     elif is_human(start):
         yield Battles(benchmark=BENCHMARK, source=source, battles=votes(path))
     elif is_single(start):
-        for model in dict.fromkeys(text(record.get("model")) for _, record in records(path)):
+        for model in rows.runs_of(path, (text(record.get("model")) for _, record in records(path))):
             run = Run(benchmark=BENCHMARK, source=source, model=model or None, results=())
             run.notes = [Note(kind="assumed", text=f"marks from {LOW} to {HIGH} became (mark - {LOW}) / {HIGH - LOW}")]
             run.results = marks(path, model, run.notes)

@@ -78,7 +78,8 @@ def read(path: Path) -> Iterator[Run]:
         writer_version=text(mapping(document.get("metadata")).get("promptfooVersion")) or None,
     )  # fmt: skip
     eval_id = text(document.get("evalId")) or source.sha256
-    found = {column.place: column for column, *_ in cells(path, document)}
+    found: dict[int, Column] = {}
+    rows.runs_of(path, (found.setdefault(cell.column.place, cell.column).place for cell in cells(path, document)))
     if not found:
         raise Unreadable("it has no result", where=path.name)
     for index, column in sorted(found.items()):

@@ -4,12 +4,15 @@ Streams: one row is held at a time.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from evals.importers import reading
 from evals.importers.errors import Unreadable
+
+MAX_RUNS = 1000
+T = TypeVar("T", bound=Hashable)
 
 
 def records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -37,6 +40,16 @@ def records_by_id(path: Path, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield where, {key: name, **record}
     else:
         yield from records(path)
+
+
+def runs_of(path: Path, measured: Iterable[T]) -> list[T]:
+    """What each run of a file is of, in file order. Raises Unreadable beyond MAX_RUNS, each being a pass."""
+    found: dict[T, None] = {}
+    for each in measured:
+        found[each] = None
+        if len(found) > MAX_RUNS:
+            raise Unreadable(f"more than {MAX_RUNS} models; each of them would be a run", where=path.name)
+    return list(found)
 
 
 def csv_cells(path: Path) -> Iterator[list[str]]:

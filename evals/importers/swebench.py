@@ -302,6 +302,7 @@ def runs_of_predictions(path: Path) -> Iterator[Run]:
     source = Source(format=FORMAT, sha256=reading.digest(path))
     last: dict[tuple[str, str], int] = {}
     models: dict[str, dict[str, int]] = {}
+    rows.runs_of(path, (text(each.get("model_name_or_path")) for each in predictions(path)))
     for place, each in enumerate(predictions(path)):
         model = text(each.get("model_name_or_path"))
         seen = models.setdefault(model, {"lines": 0, "empty": 0})

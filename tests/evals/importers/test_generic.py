@@ -10,6 +10,7 @@ import pytest
 
 from evals.importers import generic
 from evals.importers.errors import Unreadable
+from evals.importers.rows import MAX_RUNS
 from evals.statistics.preferences import preference_rate
 
 
@@ -199,6 +200,6 @@ def test_the_outcomes_of_5_runs_are_repeats_and_no_verdict_is_unscored(samples):
 
 
 def test_more_models_than_runs_can_be_made_of_one_file_are_refused(tmp_path):
-    rows = "".join(f"p,1,m{number}\n" for number in range(generic.MAX_RUNS + 1))
-    with pytest.raises(Unreadable, match="1001 models"):
+    rows = "".join(f"p,1,m{number}\n" for number in range(MAX_RUNS + 1))
+    with pytest.raises(Unreadable, match="more than 1000 models"):
         list(generic.read(written(tmp_path, f"problem,score,model\n{rows}")))

@@ -9,6 +9,7 @@ import pytest
 
 from evals.importers import terminal_bench
 from evals.importers.errors import Unreadable
+from evals.statistics.denominators import pass_rates
 from evals.statistics.pass_at import pass_at_k
 
 
@@ -78,6 +79,19 @@ def test_63_of_80_trials_without_a_verdict_are_a_warning(tmp_path):
     run, results = only(written(tmp_path, trials, accuracy=0.1125))
     assert "79 % of trials have no verdict (63 of 80: 63 parse_error)" in told(run)
     assert sum(result.status == "infra" for result in results) == 63
+
+
+def test_strict_and_scoreable_shares_are_both_named(tmp_path):
+    # CherryHQ/stella#1054: 238 passed, 405 with a verdict, 445 in all
+    verdicts = [True] * 238 + [False] * 167 + [None] * 40
+    run, results = only(written(tmp_path, [trial(f"t{number}", verdict) for number, verdict in enumerate(verdicts)]))
+    rates = pass_rates(
+        passed=sum(result.score == 1 for result in results),
+        with_verdict=sum(result.status == "scored" for result in results),
+        asked=len(results),
+    )
+    assert (f"{rates.strict.value:.1%}", f"{rates.scoreable.value:.1%}") == ("53.5%", "58.8%")
+    assert "238 of 445 (53.48 %), of those with a verdict 238 of 405 (58.77 %)" in told(run)
 
 
 def test_a_real_run_gives_its_stated_accuracy_and_names_what_is_missing(samples):
