@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.charts.colours import BAD_COLOUR, GOOD_COLOUR, OTHER_WIDTH, RULE_COLOUR, SERVING_WIDTH, colour
-from console.charts.drawing import plotly, to_json
+from console.charts.drawing import plain_json, plotly, to_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,48 +26,47 @@ def shares(estimates: Sequence[Estimate], *, title: str) -> dict[str, Any] | Non
     """One point with whiskers a checkpoint, in order of version, n under each; None without any."""
     if not estimates:
         return None
-    go = plotly()
-    figure = go.Figure()
-    for estimate in estimates:
-        x = f"{estimate.name}<br>n {estimate.n:,}"
-        if estimate.value is None:
-            figure.add_scatter(x=[x], y=[None], showlegend=False)
-            continue
-        figure.add_scatter(
-            x=[x],
-            y=[100 * estimate.value],
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [100 * (estimate.high - estimate.value)],
-                "arrayminus": [100 * (estimate.value - estimate.low)],
-                "thickness": SERVING_WIDTH if estimate.is_serving else OTHER_WIDTH,
-                "width": 6,
-            },
-            mode="markers",
-            marker={"color": colour(estimate.version), "size": 11 if estimate.is_serving else 8},
-            showlegend=False,
-            hovertemplate=(
-                f"<b>{estimate.name}</b>{' (serving)' if estimate.is_serving else ''}<br>"
-                f"{100 * estimate.value:.1f} %, 95 % {estimate.interval} {100 * estimate.low:.1f} to "
-                f"{100 * estimate.high:.1f} %<br>n = {estimate.n:,} settled turns<extra></extra>"
-            ),
-        )
-    low = min((e.low for e in estimates if e.value is not None), default=0.0)
-    high = max((e.high for e in estimates if e.value is not None), default=1.0)
-    figure.update_yaxes(title_text=title, range=[max(0, 100 * low - 8), min(100, 100 * high + 8)])
-    figure.update_xaxes(type="category", range=[-0.5, len(estimates) - 0.5])
-    figure.update_layout(hovermode="closest")
-    return to_json(figure)
+    known = [one for one in estimates if one.value is not None]
+    low, high = min((one.low for one in known), default=0.0), max((one.high for one in known), default=1.0)
+    layout = {
+        "yaxis": {"title": {"text": title}, "range": [max(0, 100 * low - 8), min(100, 100 * high + 8)]},
+        "xaxis": {"type": "category", "range": [-0.5, len(estimates) - 0.5]},
+        "hovermode": "closest",
+    }
+    return plain_json([_share(one) for one in estimates], layout)
 
 
-def differences(rows: Sequence[tuple[str, float, float, float, int]], *, margin: float) -> dict[str, Any] | None:
-    """A forest plot of (name, mean, lower, upper, n) in shares, with the margin as a line: right of it is proof."""
+def _share(estimate: Estimate) -> dict[str, Any]:
+    trace: dict[str, Any] = {"type": "scatter", "x": [f"{estimate.name}<br>n {estimate.n:,}"], "showlegend": False}
+    if estimate.value is None:
+        return trace | {"y": [None]}
+    return trace | {
+        "y": [100 * estimate.value],
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [100 * (estimate.high - estimate.value)],
+            "arrayminus": [100 * (estimate.value - estimate.low)],
+            "thickness": SERVING_WIDTH if estimate.is_serving else OTHER_WIDTH,
+            "width": 6,
+        },
+        "mode": "markers",
+        "marker": {"color": colour(estimate.version), "size": 11 if estimate.is_serving else 8},
+        "hovertemplate": (
+            f"<b>{estimate.name}</b>{' (serving)' if estimate.is_serving else ''}<br>"
+            f"{100 * estimate.value:.1f} %, 95 % {estimate.interval} {100 * estimate.low:.1f} to "
+            f"{100 * estimate.high:.1f} %<br>n = {estimate.n:,} settled turns<extra></extra>"
+        ),
+    }
+
+
+def differences(rows: Sequence[tuple[str, float, float, float, int, float]]) -> dict[str, Any] | None:
+    """A forest plot of (name, mean, lower, upper, n, margin) in shares; a row wholly right of its margin is proof."""
     if not rows:
         return None
     go = plotly()
     figure = go.Figure()
-    for name, mean, lower, upper, n in rows:
+    for name, mean, lower, upper, n, margin in rows:
         passes = lower > -margin
         figure.add_scatter(
             y=[name],
@@ -88,9 +87,21 @@ def differences(rows: Sequence[tuple[str, float, float, float, int]], *, margin:
                 f"<br>n = {n} problems<extra></extra>"
             ),
         )
-    figure.add_vline(x=-100 * margin, line={"width": 1.5, "dash": "dash", "color": BAD_COLOUR})
     figure.add_vline(x=0, line={"width": 1, "color": RULE_COLOUR})
-    figure.update_xaxes(title_text=f"points (dashed: margin {-100 * margin:+.0f})".replace("-", "−"))
+    margins = {margin for *_, margin in rows}
+    if len(margins) == 1:
+        figure.add_vline(x=-100 * rows[0][-1], line={"width": 1.5, "dash": "dash", "color": BAD_COLOUR})
+        figure.update_xaxes(title_text=f"points (dashed: margin {-100 * rows[0][-1]:+.0f})".replace("-", "−"))
+    else:
+        figure.add_scatter(
+            x=[-100 * margin for *_, margin in rows],
+            y=[name for name, *_ in rows],
+            mode="markers",
+            marker={"symbol": "line-ns-open", "size": 16, "color": BAD_COLOUR, "line": {"width": 2}},
+            showlegend=False,
+            hovertemplate="margin %{x:+.1f} points<extra></extra>",
+        )
+        figure.update_xaxes(title_text="points (upright strokes: the margin of each)")
     figure.update_yaxes(type="category", autorange="reversed")
     figure.update_layout(hovermode="closest")
     return to_json(figure)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from console.charts.colours import RULE_COLOUR, STAGE_COLOURS, colour
-from console.charts.drawing import plotly, to_json
+from console.charts.drawing import plain_json, plotly, to_json
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -15,23 +15,29 @@ def stages(names: Sequence[str], timings: Sequence[dict[str, float]]) -> dict[st
     """Where the seconds of each round went, one bar a round; a stage without a time is left out."""
     if not any(timings):
         return None
-    go = plotly()
-    figure = go.Figure()
     known = [stage for stage in STAGE_COLOURS if any(stage in timing for timing in timings)]
     other = sorted({stage for timing in timings for stage in timing} - set(STAGE_COLOURS) - {"total"})
-    for stage in known + other:
-        figure.add_bar(
-            y=list(names),
-            x=[timing.get(stage) for timing in timings],
-            name=stage,
-            orientation="h",
-            marker={"color": STAGE_COLOURS.get(stage, RULE_COLOUR), "line": {"width": 0}},
-            hovertemplate=f"%{{y}}: {stage} %{{x:.3g}} s<extra></extra>",
-        )
-    figure.update_layout(barmode="stack", bargap=0.3, showlegend=True, hovermode="closest")
-    figure.update_xaxes(title_text="seconds", rangemode="tozero")
-    figure.update_yaxes(type="category", autorange="reversed")
-    return to_json(figure)
+    bars = [
+        {
+            "type": "bar",
+            "y": list(names),
+            "x": [timing.get(stage) for timing in timings],
+            "name": stage,
+            "orientation": "h",
+            "marker": {"color": STAGE_COLOURS.get(stage, RULE_COLOUR), "line": {"width": 0}},
+            "hovertemplate": f"%{{y}}: {stage} %{{x:.3g}} s<extra></extra>",
+        }
+        for stage in known + other
+    ]
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.3,
+        "showlegend": True,
+        "hovermode": "closest",
+        "xaxis": {"title": {"text": "seconds"}, "rangemode": "tozero"},
+        "yaxis": {"type": "category", "autorange": "reversed"},
+    }
+    return plain_json(bars, layout)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
