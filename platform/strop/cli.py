@@ -1,5 +1,6 @@
 """The `strop` command. Each subcommand is a thin module in strop.commands, imported only when it is called."""
 
+import errno
 import importlib
 import os
 import sys
@@ -26,6 +27,10 @@ COMMANDS = {
     "members": "strop.commands.members",
     "models": "strop.commands.models",
 }
+
+
+# Not ours to mend: the disk or its permissions.
+MACHINE = (errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class LazyGroup(click.Group):
@@ -61,6 +66,11 @@ def main() -> None:
         group(prog_name="strop")
     except BrokenPipeError:  # `strop report ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in MACHINE:
+            raise
+        click.echo(f"Error: {error.filename or 'the home'}: {error.strerror}; strop doctor says what to do", err=True)
         sys.exit(1)
 
 

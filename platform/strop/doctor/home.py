@@ -2,34 +2,69 @@
 
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from registry.backups import Journal
 from strop.doctor.finding import Finding, broken, ok, skipped, warning
+from strop.doctor.machine import nearest
 from strop.home import Home
 from strop.local.lock import is_locked, read_state
 
 OLD_BACKUP = timedelta(days=7)
 
 
+def is_usable(home: Home) -> bool:
+    """Whether we may look into it and write, or make it where it is not there yet."""
+    return all(_is_ours_to_use(nearest(place)) for place in (home.root, home.run, home.root / "secrets"))
+
+
 def folder(home: Home) -> Finding:
-    if not home.root.exists():
+    if not os.path.exists(home.root):
+        place = nearest(home.root)
+        if not _is_ours_to_use(place):
+            return _unusable(f"{home.root} is not there, and you (uid {os.geteuid()}) may not make it in {place}")
         return skipped("home", f"{home.root} is not there yet; strop up makes it")
-    found = home.root.stat()
-    if found.st_uid != os.geteuid():
+    owner = home.root.stat().st_uid
+    if owner != os.geteuid():
         return broken(
             "home",
-            f"{home.root} belongs to uid {found.st_uid}; you are {os.geteuid()}",
+            f"{home.root} belongs to uid {owner}; you are {os.geteuid()}",
             why="Files that another user owns cannot be kept private or written.",
-            fix=f"Run as that user, or choose another home: strop --home FOLDER. Else: chown -R {os.geteuid()}",
+            fix="Run as that user, or choose another home: strop --home FOLDER. "
+            f"Else, as root: chown -R {os.geteuid()} {home.root}",
         )
-    if found.st_mode & 0o077:
+    if not _is_ours_to_use(home.root):
+        return _unusable(f"{home.root} cannot be read and written by you (uid {os.geteuid()})")
+    for inner in (home.run, home.root / "secrets"):  # strop up refuses them otherwise
+        if inner.exists() and (inner.stat().st_uid != os.geteuid() or inner.stat().st_mode & 0o077):
+            return broken(
+                "home",
+                f"{inner} belongs to uid {inner.stat().st_uid} with mode {inner.stat().st_mode & 0o777:o}",
+                why="It holds the sockets, the lock or the passwords of this home: nobody else may enter.",
+                fix=f"As root: chown -R {os.geteuid()} {inner}; then chmod 700 {inner}",
+            )
+    if home.root.stat().st_mode & 0o077:
         return warning(
             "home",
-            f"{home.root} has mode {found.st_mode & 0o777:o}",
+            f"{home.root} has mode {home.root.stat().st_mode & 0o777:o}",
             why="Others on this machine may read turns, logs and backups.",
             fix=f"chmod 700 {home.root}",
         )
     return ok("home", f"{home.root}, yours alone")
+
+
+def _is_ours_to_use(folder: Path) -> bool:
+    return os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+
+
+def _unusable(found: str) -> Finding:
+    return broken(
+        "home",
+        found,
+        why="Nothing can be kept there: no turn, no weights, no log.",
+        fix="Choose another home, strop --home FOLDER, or let its folder be writable: its permissions, its owner, and "
+        "whether the disk is mounted read-only.",
+    )
 
 
 def running(home: Home) -> Finding:

@@ -33,14 +33,20 @@ def python() -> Finding:
 
 
 def disk(home: Home) -> Finding:
-    place = next(folder for folder in (home.root, *home.root.parents) if folder.exists())
-    usage = shutil.disk_usage(place)
-    found = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.1f} GB free at {home.root}"
+    """Of the home and, as root, of the servers' data, which lies elsewhere: whichever has less."""
+    usage = {place: shutil.disk_usage(nearest(place)) for place in (home.root, home.server_root)}
+    place = min(usage, key=lambda one: usage[one].free)
+    found = f"{usage[place].free / 1e9:.1f} of {usage[place].total / 1e9:.1f} GB free at {place}"
     why = "A full disk stops PostgreSQL, and no update can save its checkpoint."
     fix = "Free some: strop gc --dry-run shows what retention would delete. Or move the home to a larger disk."
-    if usage.free < LITTLE_DISK:
+    if usage[place].free < LITTLE_DISK:
         return broken("disk", found, why=why, fix=fix)
-    return warning("disk", found, why=why, fix=fix) if usage.free < TIGHT_DISK else ok("disk", found)
+    return warning("disk", found, why=why, fix=fix) if usage[place].free < TIGHT_DISK else ok("disk", found)
+
+
+def nearest(folder: Path) -> Path:
+    """The folder itself, or the first above it that is there."""
+    return next(place for place in (folder, *folder.parents) if os.path.exists(place))
 
 
 def memory() -> Finding:

@@ -1,6 +1,8 @@
 """Whether the loop can turn: schema, jobs, processes' signs of life, engines, and settings for strangers' eyes."""
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connections
@@ -61,8 +63,16 @@ def jobs() -> Finding:
     return ok("jobs", "none waits too long, none is given up")
 
 
-def heartbeats(*, is_running: bool) -> Finding:
-    beats = list(ProcessBeat.objects.order_by("name"))
+def heartbeats(state: Mapping[str, Any]) -> Finding:
+    """`state`: of the running supervisor, {} where none runs. What it was told to leave out is not missed."""
+    is_running = bool(state)
+    started = {row["name"] for row in state.get("processes", [])}
+    since = datetime.fromisoformat(state["started_at"].replace("Z", "+00:00")) if state else None
+    beats = [
+        beat
+        for beat in ProcessBeat.objects.order_by("name")
+        if since is None or beat.kind in started or beat.seen_at >= since
+    ]
     seen = [beat for beat in beats if beat.seen_at > timezone.now() - STALE]
     silent = sorted({beat.kind for beat in beats} - {beat.kind for beat in seen})
     names = ", ".join(sorted({beat.kind for beat in seen})) or "nobody"

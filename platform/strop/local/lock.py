@@ -58,6 +58,11 @@ def read_state(home: Home) -> dict[str, Any]:
         return {}
 
 
+def running_settings(home: Home) -> dict[str, str]:
+    """Environment that the running supervisor of this home told its commands; {} when none runs."""
+    return read_state(home).get("settings", {}) if is_locked(home) else {}
+
+
 def _acquire(descriptor: int, home: Home) -> None:
     deadline = time.monotonic() + CLEANING_S
     while True:

@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +29,7 @@ from strop.doctor import home as home_checks
 from strop.doctor import machine, servers, work
 from strop.doctor.finding import Finding, Level
 from strop.home import Home
+from strop.local.account import UnsafeFolder
 from strop.local.lock import locked
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -101,7 +105,6 @@ def test_a_taken_port_is_broken_and_a_free_one_is_not():
 
 @pytest.mark.parametrize(("free", "level"), [(5e8, "broken"), (5e9, "warning"), (5e10, "ok")])
 def test_little_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: float, level: str):
-    import shutil
     from collections import namedtuple
 
     usage = namedtuple("usage", "total used free")(1e11, 0, free)
@@ -122,6 +125,110 @@ def test_a_home_of_another_user_is_broken(tmp_path: Path):
     (tmp_path / "home").mkdir(mode=0o700)
     os.chown(tmp_path / "home", 1234, 1234)
     assert "belongs to uid 1234; you are 0" in home_checks.folder(Home(tmp_path / "home")).found
+
+
+def as_nobody(home: Home) -> tuple[bool, dict[str, str]]:
+    """Whether the home is usable, and the finding about it, for somebody who is not root."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        os.write(write, json.dumps([home_checks.is_usable(home), home_checks.folder(home).to_json()]).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        is_usable, found = json.loads(said.read())
+    os.waitpid(child, 0)
+    return is_usable, found
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that everybody may enter, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+becomes_nobody = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+
+
+@becomes_nobody
+def test_a_home_that_somebody_else_closed_is_broken(public: Path):
+    (public / "home").mkdir(mode=0o700)
+    is_usable, found = as_nobody(Home(public / "home"))
+    assert not is_usable and f"{public / 'home'} belongs to uid 0; you are 65534" in found["found"]
+    assert "strop --home FOLDER" in found["fix"]
+
+
+@becomes_nobody
+def test_a_home_that_may_not_be_made_is_broken(public: Path):
+    is_usable, found = as_nobody(Home(public / "new" / "home"))
+    assert not is_usable and found["level"] == "broken"
+    assert f"you (uid 65534) may not make it in {public}" in found["found"]
+
+
+@becomes_nobody
+def test_what_root_once_left_in_somebodys_home_is_named(public: Path):
+    (public / "home" / "run").mkdir(parents=True, mode=0o700)
+    (public / "home").chmod(0o700)
+    os.chown(public / "home", 65534, 65534)
+    is_usable, found = as_nobody(Home(public / "home"))
+    assert not is_usable and f"{public / 'home' / 'run'} belongs to uid 0 with mode 700" in found["found"]
+    assert f"chown -R 65534 {public / 'home' / 'run'}" in found["fix"]
+
+
+def on_a_disk(folder: Path, options: str, *steps: str) -> subprocess.CompletedProcess[str]:
+    """Shell commands with a file system of their own at `folder`; skips where nobody may mount."""
+    folder.mkdir()
+    line = " && ".join([f"mount -t tmpfs -o mode=700,{options} none {folder}", *steps])
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", line], capture_output=True, text=True, cwd=CHECKOUT,
+        env={"PATH": os.environ["PATH"], "STROP_PORT": "0"},
+    )  # fmt: skip
+    if "unshare" in done.stderr:
+        pytest.skip("no mount namespaces here")
+    return done
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_home_on_a_read_only_disk_is_broken_and_the_machine_is_examined_all_the_same(tmp_path: Path):
+    strop = f"{sys.executable} -m strop.cli --home {tmp_path / 'disk' / 'home'} doctor --json"
+    done = on_a_disk(tmp_path / "disk", "ro", strop)
+    found = {row["check"]: row for row in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 1 and "mounted read-only" in found["home"]["fix"]
+    assert (found["python"]["level"], found["running"]["level"]) == ("ok", "skipped")
+
+
+def test_a_folder_of_the_home_that_strop_up_would_refuse_is_broken(tmp_path: Path):
+    (tmp_path / "home" / "run").mkdir(parents=True)
+    (tmp_path / "home").chmod(0o700)
+    (tmp_path / "home" / "run").chmod(0o755)
+    found = home_checks.folder(Home(tmp_path / "home"))
+    assert found.level is Level.BROKEN and f"chmod 700 {tmp_path / 'home' / 'run'}" in found.fix
+    with pytest.raises(UnsafeFolder), locked(Home(tmp_path / "home")):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk_is_broken_and_a_command_there_says_so_in_a_line(tmp_path: Path):
+    small, strop = tmp_path / "small", f"{sys.executable} -m strop.cli --home {tmp_path / 'small' / 'home'}"
+    fill = f"(dd if=/dev/zero of={small}/big bs=4k 2>/dev/null; true)"
+    done = on_a_disk(small, "size=64k", fill, f"({strop} up --port 0 2>&1 || true)", f"{strop} doctor")
+    assert done.returncode == 1
+    assert "No space left on device; strop doctor says what to do" in done.stdout and "Traceback" not in done.stdout
+    assert f"FAIL  disk        0.0 of 0.0 GB free at {small / 'home'}" in done.stdout, done.stdout
+    assert "strop gc --dry-run" in done.stdout
+
+
+def test_without_bubblewrap_the_sandbox_says_so_and_what_would_help(tmp_path: Path):
+    """What is left without it is this kernel's own; the advice stands wherever that is not the best."""
+    _, found = examined(tmp_path / "home", STROP_PORT="0", PATH=str(tmp_path))
+    assert "bubblewrap not installed" in found["sandbox"]["found"]
+    assert found["sandbox"]["level"] == "ok" or "install bubblewrap" in found["sandbox"]["fix"]
 
 
 def test_who_runs_on_the_home_is_said(tmp_path: Path):
@@ -219,10 +326,13 @@ def test_a_process_that_has_gone_silent_is_named(db):
         ProcessBeat.objects.create(
             name=name, kind=name.split("@")[0], pid=1, started_at=now, seen_at=now - timedelta(seconds=age_s)
         )
-    found = work.heartbeats(is_running=True)
+    running = {"started_at": f"{now - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}", "processes": [{"name": "updater"}]}
+    found = work.heartbeats(running)
     assert found.level is Level.WARNING and "updater silent" in found.found
     assert "worker" not in found.found.split(";")[1], "another worker lives"
-    assert work.heartbeats(is_running=False).level is Level.OK
+    assert work.heartbeats({}).level is Level.OK
+    left_out = {"started_at": f"{now - timedelta(seconds=90):%Y-%m-%dT%H:%M:%SZ}", "processes": [{"name": "web"}]}
+    assert work.heartbeats(left_out).level is Level.OK, "its last sign is of an earlier start"
 
 
 def test_a_serving_checkpoint_that_no_engine_holds_is_broken(project):
