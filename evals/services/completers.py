@@ -152,7 +152,7 @@ class GatewayCompleter(HttpCompleter):
 
     def __init__(self, project_id: UUID, model: str, *, source: str = "eval", **options: Any) -> None:
         self._project_id, self._source = project_id, source
-        super().__init__(base_url=f"{settings.PUBLIC_URL}/v1", model=model, headers={}, **options)
+        super().__init__(base_url=f"{settings.WEB_URL}/v1", model=model, headers={}, **options)
 
     def headers(self) -> dict[str, str]:
         token = internal_token(Purpose.ANSWERS, project=self._project_id, source=self._source)

@@ -93,7 +93,10 @@ def new_sign_in_link(member_id: int, *, actor: str) -> Invited:
     with directory():
         is_elsewhere = Member._base_manager.filter(user=member.user).exclude(project=member.project_id).exists()
     if is_elsewhere:
-        raise Conflict(f"{member.user} belongs to another project too; whoever runs Strop makes their link")
+        raise Conflict(
+            f"{member.user} belongs to another project too; whoever runs Strop makes their link: "
+            f"strop members link {member.user}"
+        )
     user = member.user
     assert isinstance(user, AbstractUser)
     audit("make sign-in link", "member", user, actor=actor)

@@ -51,8 +51,8 @@ def site_of(url: str) -> str:
 
 def is_allowed(host: str, port: int) -> bool:
     """Whether the operator named this host as one of ours."""
-    ours = urlsplit(settings.PUBLIC_URL)
-    allowed = {(ours.hostname, _port(settings.PUBLIC_URL)), (settings.HOST, settings.PORT)}
+    allowed: set[tuple[str | None, int]] = {(settings.HOST, settings.PORT)}
+    allowed |= {(urlsplit(url).hostname, _port(url)) for url in (settings.PUBLIC_URL, settings.WEB_URL)}
     for entry in settings.OUTBOUND_ALLOW:
         name, _, number = entry.rpartition(":") if ":" in entry else (entry, "", "")
         allowed.add((name, int(number) if number else port))

@@ -16,6 +16,7 @@ DEBUG = env.flag("STROP_DEBUG", False)
 HOST = env.text("STROP_HOST", "127.0.0.1")
 PORT = env.integer("STROP_PORT", 8000)
 PUBLIC_URL = env.text("STROP_PUBLIC_URL", own_url(HOST, PORT)).rstrip("/")
+WEB_URL = env.text("STROP_WEB_URL", PUBLIC_URL).rstrip("/")  # by which our own processes reach web, past any proxy
 SECRET_KEY = env.text("STROP_SECRET_KEY") or HOME.secret("django")
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]  # by these our own processes call web, in production too
 # Our own processes call web by the address it listens on, where that is one of this machine's.

@@ -88,8 +88,9 @@ def test_an_address_the_operator_named_passes(settings):
 
 
 def test_our_own_gateway_may_be_private(settings):
-    settings.PUBLIC_URL = "http://127.0.0.1:8123"
+    settings.PUBLIC_URL, settings.WEB_URL = "http://127.0.0.1:8123", "http://127.0.0.1:8124"
     assert outbound.check_url("http://127.0.0.1:8123/v1")
+    assert outbound.check_url("http://127.0.0.1:8124/v1"), "past the proxy"
 
 
 def test_a_name_that_turns_private_after_saving_is_refused_when_connecting(monkeypatch):

@@ -75,6 +75,21 @@ def test_a_person_with_an_account_is_added_by_name_and_gets_a_link(project, stra
     assert strop("members", "add", "stranger", "--project", "editor").exit_code == 1
 
 
+def test_a_member_who_lost_the_link_gets_another_and_keeps_the_password(project, owner):
+    told = strop_json("members", "link", "owner")
+    assert (told["username"], told["role"], told["project"]) == ("owner", "owner", "editor")
+    assert redeem(told["link"].rpartition("/")[2]) == owner
+    owner.refresh_from_db()
+    assert owner.has_usable_password()
+    with tenant(project.id):
+        assert AuditEvent.objects.filter(verb="make sign-in link", actor=base.actor()).exists()
+
+
+def test_a_link_for_nobody_is_refused_with_the_names_that_are_known(project, owner):
+    refused = strop("members", "link", "nobody")
+    assert refused.exit_code == 1 and "no member 'nobody' in project editor; its members: owner" in refused.stderr
+
+
 def test_an_unknown_scope_is_wrong_use_and_makes_no_key(project):
     result = strop("keys", "create", "--scopes", "everything", "--json")
     assert (result.exit_code, result.stdout) == (2, "")

@@ -30,11 +30,17 @@ def chosen_home() -> "Home":
 
 
 def setup() -> None:
-    """Django with the settings of the chosen home. Raises ClickException for a setting that cannot be read."""
+    """Django with the settings of the chosen home, and where Strop runs there, with its address and production mode.
+
+    Raises ClickException for a setting that cannot be read.
+    """
     import django
 
     from strop.env import BadSetting
+    from strop.local.lock import running_settings
 
+    for name, value in running_settings(chosen_home()).items():
+        os.environ.setdefault(name, value)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "strop.settings")
     os.environ.setdefault("STROP_LOG_LEVEL", "WARNING")
     try:

@@ -12,7 +12,7 @@ def command(as_json: bool) -> None:
     """Say what runs on this home: address, every process with version and last sign of life, disk, the last backup.
 
     \b
-    JSON: {"running", "home", "url", "pid", "ready", "started_at", "version",
+    JSON: {"running", "home", "url", "public_url", "pid", "ready", "started_at", "version",
            "processes": [{"name", "pid", "started_at", "restarts", "log"}],
            "signs": [{"kind", "name", "state", "pid", "version", "started_at", "seen_at", "restarts"}] or null,
            "disk": [{"kind", "bytes", "files"}] or null, "backup": {"state", "file", "finished_at", "error"} or null}
@@ -25,6 +25,7 @@ def command(as_json: bool) -> None:
     from strop.local.status import status
 
     found = status(settings.HOME) | {"version": settings.CODE_VERSION} | _from_database()
+    found["public_url"] = settings.PUBLIC_URL if found["running"] else None
     journal = Journal(settings.HOME.run).read()
     found["backup"] = (
         {name: journal.get(name) for name in ("state", "file", "finished_at", "error")} if journal else None
@@ -36,7 +37,7 @@ def command(as_json: bool) -> None:
         return None
     ready = "ready" if found["ready"] else "not ready"
     click.echo(
-        f"Strop {found['version']} on {found['home']} at {found['url']} is {ready} "
+        f"Strop {found['version']} on {found['home']} at {found['public_url']} is {ready} "
         f"(pid {found['pid']}, since {found['started_at']})\n"
     )
     rows = found["signs"] or found["processes"]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import django
 from django.conf import settings
-from django.core.management import CommandError, call_command
+from django.core.checks import run_checks
+from django.core.management import call_command
 from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -74,10 +75,10 @@ def main() -> None:
     except DatabaseTooNew as error:
         sys.exit(str(error))
     if settings.PRODUCTION:
-        try:
-            call_command("check", deploy=True, databases=["default"], stdout=sys.stderr, stderr=sys.stderr)
-        except CommandError as error:
-            sys.exit(str(error))
+        found = run_checks(include_deployment_checks=True, databases=["default"])
+        if unsafe := [problem for problem in found if problem.is_serious()]:
+            told = "".join(f"\n  {problem.id} {problem.msg} {problem.hint}" for problem in unsafe)
+            sys.exit(f"these settings are unsafe in production:{told}")
     first = ensure_first_rows(
         project=os.environ.get("STROP_PROJECT", "default"), offers_sign_in=not settings.PRODUCTION
     )

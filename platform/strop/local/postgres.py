@@ -82,11 +82,21 @@ class Postgres:
             self._create()
 
     def is_ready(self) -> bool:
+        if not self._says_ready():  # a connection before that is logged as FATAL, which frightens people
+            return False
         try:
             with self.connect("postgres"):
                 return True
         except psycopg.OperationalError:
             return False
+
+    def _says_ready(self) -> bool:
+        """What the server wrote into the eighth line of its pid file, as pg_ctl asks it."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) > 7 and lines[7].strip() == "ready"
 
     def connect(self, database: str = DATABASE) -> psycopg.Connection:
         """A connection as the owner role, each statement on its own."""

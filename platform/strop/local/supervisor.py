@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TextIO
@@ -56,12 +56,17 @@ class Supervisor:
         lock_descriptor: int,
         terminal: TextIO = sys.stderr,
         shown: Collection[str] | None = None,
+        told: Mapping[str, str] | None = None,
     ) -> None:
-        """`terminal`: where output goes besides the log files, of the programs named in `shown`; None means all."""
+        """`terminal`: where output goes besides the log files, of the programs named in `shown`; None means all.
+
+        `told`: environment that the state file keeps for commands on this home; no secrets.
+        """
         self.home = home
         self.url = url
         self.backoff = Backoff()
         self.mark = os.urandom(8).hex()
+        self._told = dict(told or {})
         self._terminal = terminal
         self._shown = shown
         self._lives: dict[str, Life] = {}
@@ -96,7 +101,7 @@ class Supervisor:
     def run_once(self, what: Service) -> bytes:
         """Run a program to its end beside the services; returns its standard output.
 
-        Raises RuntimeError with the last line of its errors when it fails.
+        Raises RuntimeError with its last words when it fails: the last line, and the indented ones under it.
         """
         log = self._log(what.name)
         said = bytearray()
@@ -121,8 +126,8 @@ class Supervisor:
             self._guard.forget(process.pid)
             log.close()
         if process.returncode:
-            last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-            raise RuntimeError(f"{what.name} failed with status {process.returncode}: {last[:500]}; see {log.path}")
+            words = _last_words(said.decode(errors="replace"))
+            raise RuntimeError(f"{what.name} failed with status {process.returncode}: {words}\nsee {log.path}")
         return bytes(output)
 
     def run(self) -> None:
@@ -268,6 +273,7 @@ class Supervisor:
                 "url": self.url,
                 "running": is_running,
                 "started_at": _rfc3339(self._started_wall),
+                "settings": self._told,
                 "processes": [
                     {
                         "name": life.service.name,
@@ -288,6 +294,12 @@ class Supervisor:
             for life in self._lives.values():
                 if life.process is not None:
                     service.kill_group(life.process.pid)
+
+
+def _last_words(said: str) -> str:
+    lines = said.rstrip().splitlines() or ["it said nothing"]
+    first = max((number for number, line in enumerate(lines) if not line.startswith(" ")), default=0)
+    return "\n".join(lines[first:])[:2000]
 
 
 def _rfc3339(seconds: float) -> str:

@@ -19,6 +19,12 @@ from strop.local.processes import embedded_servers, product
 from strop.local.service import Service
 from strop.local.supervisor import StopAsked, Supervisor
 
+# Commands on this home print the same links and judge the same settings, whatever shell they are called from.
+TOLD = (
+    "STROP_HOST", "STROP_PORT", "STROP_WEB_URL", "STROP_PUBLIC_URL", "STROP_PRODUCTION", "STROP_ALLOWED_HOSTS",
+    "STROP_CSRF_TRUSTED_ORIGINS", "STROP_TRUSTED_PROXIES",
+)  # fmt: skip
+
 Program = Callable[[Supervisor, str, Mapping[str, str], Bootstrapped], None]
 
 
@@ -48,7 +54,8 @@ def up(
         port = ports.claim_port(host, port)
         url = ports.own_url(host, port)
         environment = _environment(home, host=host, port=port, url=url, is_production=is_production) | dict(extra or {})
-        supervisor = Supervisor(home, url=url, lock_descriptor=lock_descriptor, shown=shown)
+        told = {name: value for name, value in {**os.environ, **environment}.items() if name in TOLD}
+        supervisor = Supervisor(home, url=url, lock_descriptor=lock_descriptor, shown=shown, told=told)
         try:
             if aside := set_aside_strangers(home):
                 supervisor.log.say(f"the home that made the data at this place is gone; its data is kept in {aside}")

@@ -224,7 +224,7 @@ def test_an_address_inside_is_refused_unless_it_is_allowed(serve, settings):
 
 def test_our_gateway_is_asked_with_the_internal_token_and_the_source(serve, settings, project):
     server = serve((200, {}, GOOD))
-    settings.PUBLIC_URL = server.url.removesuffix("/v1")
+    settings.WEB_URL = server.url.removesuffix("/v1")
     ask(GatewayCompleter(project.id, "editor@3"))
     headers, body = server.requests[0][1:]
     assert headers["authorization"].startswith("Bearer internal.")
@@ -258,7 +258,7 @@ def completer(request, serve, settings, project, scripted):
     if request.param == "scripted":
         return scripted(lambda prompt: " world" if isinstance(prompt, str) else "hello")
     server = serve((200, {}, GOOD))
-    settings.PUBLIC_URL = server.url.removesuffix("/v1")
+    settings.WEB_URL = server.url.removesuffix("/v1")
     return to(server) if request.param == "http" else GatewayCompleter(project.id, "editor@3")
 
 
