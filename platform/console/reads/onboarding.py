@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from feedback.models import LastRefusal, Turn, UserSignal
 from feedback.wire import UNSHOWN_SOURCES
@@ -11,6 +12,20 @@ from registry.models import ApiKey, Policy
 from rl_online.models import UpdateRun, UpdateState
 
 NUM_REFUSALS = 5
+WAY = (  # name, title, words, name of the page to go to
+    ("key", "A key", "what your program shows instead of a password", "keys"),
+    (
+        "policy",
+        "A policy",
+        "a model that Strop serves and improves; not needed to send what another model answered",
+        "policies",
+    ),
+    ("turn", "First turn", "an answer, from the gateway or sent by you", "turns"),
+    ("signal", "First signal", "what a user did with an answer", "signals"),
+    ("label", "First label", "the turn is settled: accept, reject or silence", "turns"),
+    ("update", "First update", "enough labelled turns of your own policy were learnt from", "updates"),
+    ("promotion", "First promotion", "a checkpoint proved itself and serves", "checkpoints"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,63 +46,21 @@ class Step:
 def steps() -> list[Step]:
     """In the order in which they happen; each asks for one row by an index."""
     turns = Turn.objects.exclude(source__in=UNSHOWN_SOURCES)
-    return [
-        Step(
-            name="key",
-            title="A key",
-            words="what your program shows instead of a password",
-            url="keys",
-            at=ApiKey.objects.filter(revoked_at=None)
-            .order_by("created_at")
-            .values_list("created_at", flat=True)
-            .first(),
-        ),
-        Step(
-            name="policy",
-            title="A policy",
-            words="a model that Strop serves and improves; not needed to send what another model answered",
-            url="policies",
-            at=Policy.objects.order_by("created_at").values_list("created_at", flat=True).first(),
-        ),
-        Step(
-            name="turn",
-            title="First turn",
-            words="an answer, from the gateway or sent by you",
-            url="turns",
-            at=turns.order_by("at").values_list("received_at", flat=True).first(),
-        ),
-        Step(
-            name="signal",
-            title="First signal",
-            words="what a user did with an answer",
-            url="signals",
-            at=UserSignal.objects.order_by("at").values_list("received_at", flat=True).first(),
-        ),
-        Step(
-            name="label",
-            title="First label",
-            words="the turn is settled: accept, reject or silence",
-            url="turns",
-            at=turns.filter(settled_at__isnull=False).order_by("at").values_list("settled_at", flat=True).first(),
-        ),
-        Step(
-            name="update",
-            title="First update",
-            words="enough labelled turns of your own policy were learnt from",
-            url="updates",
-            at=UpdateRun.objects.order_by("created_at").values_list("created_at", flat=True).first(),
-        ),
-        Step(
-            name="promotion",
-            title="First promotion",
-            words="a checkpoint proved itself and serves",
-            url="checkpoints",
-            at=UpdateRun.objects.filter(state=UpdateState.PROMOTED)
-            .order_by("created_at")
-            .values_list("finished_at", flat=True)
-            .first(),
-        ),
-    ]
+    moments = {
+        "key": _first(ApiKey.objects.filter(revoked_at=None), "created_at"),
+        "policy": _first(Policy.objects.all(), "created_at"),
+        "turn": _first(turns, "at", tell="received_at"),
+        "signal": _first(UserSignal.objects.all(), "at", tell="received_at"),
+        "label": _first(turns.filter(settled_at__isnull=False), "at", tell="settled_at"),
+        "update": _first(UpdateRun.objects.all(), "created_at"),
+        "promotion": _first(UpdateRun.objects.filter(state=UpdateState.PROMOTED), "created_at", tell="finished_at"),
+    }
+    return [Step(name=name, title=title, words=words, url=url, at=moments[name]) for name, title, words, url in WAY]
+
+
+def _first(rows: QuerySet[Any], order: str, *, tell: str = "") -> datetime | None:
+    """`tell` (default: `order`) of the row that comes first by `order`."""
+    return rows.order_by(order).values_list(tell or order, flat=True).first()
 
 
 def refusals() -> list[LastRefusal]:
