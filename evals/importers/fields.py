@@ -25,8 +25,11 @@ def text(value: Any) -> str:
 
 
 def compact(value: Any) -> str:
-    """The JSON of a value, the same for the same value."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    """The JSON of a value, the same for the same value; that of one nested too deep says only so."""
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    except RecursionError:
+        return "(nested too deep)"
 
 
 def number(value: Any) -> float | None:
@@ -92,6 +95,12 @@ def digest(*parts: str) -> str:
 def rate(part: float, whole: float) -> str:
     """ "1 of 6 (16.67 %)"; `whole` is not 0."""
     return f"{part:g} of {whole:g} ({100 * part / whole:.2f} %)"
+
+
+def percent(part: float, whole: float) -> str:
+    """ "79 %", and below ten "2.5 %"; `whole` is not 0."""
+    share = 100 * part / whole
+    return f"{share:.0f} %" if share >= 10 else f"{share:.1f} %"
 
 
 def plural(number_of: int) -> str:

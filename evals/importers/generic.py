@@ -124,7 +124,10 @@ def read(path: Path, mapping: Mapping | None = None) -> Iterator[Run | Battles]:
         found.battles = battles_of(path, mapping, found.notes)
         yield found
         return
-    for model, checkpoint in rows.runs_of(path, (who(mapping, row) for _, row in table(path))):
+    measured = rows.runs_of(path, (who(mapping, row) for _, row in table(path)))
+    if not measured:
+        raise Unreadable("it has no row", where=path.name)
+    for model, checkpoint in measured:
         run = Run(
             benchmark=benchmark, benchmark_version=mapping.benchmark_version, source=source, model=model or None,
             checkpoint=checkpoint or None, results=(), run_id=run_id, settings={"mapping": meant},

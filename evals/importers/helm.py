@@ -118,6 +118,8 @@ def notes_on(part: Part, parts: dict[Part, Seen], *, has_states: bool) -> list[N
         if num_present < seen.num_instances:
             lacking = rate(seen.num_instances - num_present, seen.num_instances)
             notes.append(Note(kind="missing", text=f"{lacking} instances have no {metric}: HELM drops what is NaN"))
+    if not seen.metrics:
+        notes.append(Note(kind="missing", text="no data: no instance has a metric"))
     if not has_states:
         notes.append(Note(kind="missing", text="no scenario_state.json: prompts and outputs are not here"))
     return notes

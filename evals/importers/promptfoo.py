@@ -21,6 +21,9 @@ from evals.importers.record import Claim, Note, Result, Run, Source, Status, Usa
 FORMAT = "promptfoo"
 BENCHMARK = "promptfoo"
 PASS, SCORE = "pass", "score"
+SECRET = re.compile(r"api_?-?key|secret|password|authorization|credential|access_?token|auth_?token", re.IGNORECASE)
+MAX_DEPTH = 30  # of a configuration
+LEFT_OUT = "[left out]"
 ERROR = 2  # of failureReason: 0 passed, 1 an assertion failed
 
 
@@ -67,7 +70,8 @@ def read(path: Path) -> Iterator[Run]:
     start = reading.head(path)
     document: dict[str, Any] = {}
     if is_json(start):
-        document = mapping(reading.outline(path, without=[("results", "results"), ("results", "table", "body")]))
+        outline = reading.outline(path, without=[("results", "results"), ("results", "table", "body")])
+        document = mapping(without_secrets(outline))
     elif not (is_jsonl(start) or is_csv(start)):
         raise Unreadable(
             "neither promptfoo's JSON (results.version), nor its JSONL (promptIdx), nor its CSV", where=path.name
@@ -97,6 +101,20 @@ def read(path: Path) -> Iterator[Run]:
         )
         run.results = results_of(path, document, index, run.notes)
         yield run
+
+
+def without_secrets(value: Any, *, levels: int = MAX_DEPTH) -> Any:
+    """Configurations may hold keys of providers; they are none of a run's results."""
+    if isinstance(value, dict | list) and not levels:
+        return LEFT_OUT
+    if isinstance(value, list):
+        return [without_secrets(each, levels=levels - 1) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: LEFT_OUT if SECRET.search(key) and isinstance(each, str) else without_secrets(each, levels=levels - 1)
+        for key, each in value.items()
+    }
 
 
 def prompts_of(results: dict[str, Any]) -> list[Any]:

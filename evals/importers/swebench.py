@@ -83,7 +83,7 @@ def is_instance_report(start: bytes) -> bool:
 
 
 def is_predictions(start: bytes) -> bool:
-    return b'"model_patch"' in start
+    return b'"model_patch"' in start and (b'"instance_id"' in start or b'"model_name_or_path"' in start)
 
 
 # --- the report of a run ---

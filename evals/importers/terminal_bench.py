@@ -14,7 +14,7 @@ from typing import Any
 
 from evals.importers import reading, rows
 from evals.importers.errors import Unreadable
-from evals.importers.fields import count, elapsed_ms, identity, instant, is_naive, number, rate, text
+from evals.importers.fields import count, elapsed_ms, identity, instant, is_naive, number, percent, rate, text
 from evals.importers.reading import mapping
 from evals.importers.record import Claim, Note, Result, Run, Source, Status, Usage
 
@@ -150,7 +150,7 @@ class Seen:
             with_verdict = self.num_trials - num_without
             among = f", of those with a verdict {rate(self.num_resolved, with_verdict)}" if with_verdict else ""
             notes.append(Note(kind="missing", text=(
-                f"{100 * num_without / self.num_trials:.0f} % of trials have no verdict ({num_without} of "
+                f"{percent(num_without, self.num_trials)} of trials have no verdict ({num_without} of "
                 f"{self.num_trials}: {modes}); Terminal-Bench counts them as unresolved, "
                 f"{rate(self.num_resolved, self.num_trials)}{among}"
             )))  # fmt: skip

@@ -235,6 +235,25 @@ def test_the_fuzz_reads_whole_files_too(samples):
     )
 
 
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if name.endswith(".json")])
+def test_a_value_nested_too_deep_in_any_place(samples, sample):
+    document = json.loads(samples(sample).read_text())
+    ways = places(document)
+    for way in ways[:: max(1, len(ways) // 40)]:
+        content = json.dumps(replaced(document, way, "DEEP")).encode()
+        for depth in (400, 900):
+            read_bytes(SAMPLES[sample], Path(sample).name, content.replace(b'"DEEP"', b"[" * depth + b"]" * depth))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_value_nested_too_deep_in_a_small_record(name):
+    importer, document = SMALL[name]
+    for way in places(document):
+        content = json.dumps(replaced(document, way, "DEEP")).encode()
+        for depth in (400, 900):
+            read_bytes(importer, "result.json", content.replace(b'"DEEP"', b"[" * depth + b"]" * depth))
+
+
 @pytest.mark.parametrize("importer", [*dict.fromkeys(SAMPLES.values()), arena, generic], ids=lambda each: each.FORMAT)
 def test_hostile_json_is_refused_or_empty(importer):
     deep = b"[" * 200_000

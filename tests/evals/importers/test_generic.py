@@ -114,6 +114,11 @@ def test_a_mapping_that_cannot_be_is_refused(tmp_path, mapping, complaint):
         list(generic.read(written(tmp_path, "problem,score\na,1\n", mapping)))
 
 
+def test_a_table_without_a_row_is_refused(tmp_path):
+    with pytest.raises(Unreadable, match="it has no row"):
+        list(generic.read(written(tmp_path, "problem,score\n")))
+
+
 def test_without_a_mapping_a_table_of_other_names_says_what_to_write(tmp_path):
     path = written(tmp_path, "id,stars\na,1\n")
     assert not generic.recognises(path)

@@ -163,6 +163,12 @@ def test_csv_says_what_it_lacks(samples):
     assert "promptfoo's CSV has scores to two places, and no tokens, costs or times" in told(run)
 
 
+def test_keys_of_providers_are_not_kept(tmp_path):
+    config = {"providers": [{"id": "openai:gpt-5", "config": {"apiKey": "sk-1", "temperature": 0}}]}
+    run, _ = runs_of(written(tmp_path, row(), config=config))[0]
+    assert run.raw["config"]["providers"][0]["config"] == {"apiKey": "[left out]", "temperature": 0}
+
+
 def test_another_file_is_refused(tmp_path):
     path = tmp_path / "x.json"
     path.write_text('{"results": []}')
