@@ -4,13 +4,14 @@ import pytest
 
 from console import recipe_forms as forms
 from console.reads import recipes as reads
+from console.reads.turn import paid_of
 from feedback.models import Label, LabelRecipe
 from feedback.services.recipes import recipe_in_force
 from registry.errors import InvalidInput
 from registry.models import AuditEvent
 from registry.tenancy import tenant
 from rl_online.models import LearningPlan, RewardSpec
-from rl_online.rewards.composite import CODE_BODY, DEFAULT_BODY
+from rl_online.rewards.composite import CODE_BODY, DEFAULT_BODY, parse_reward_spec, reward_of
 from tests.console import factories
 from tests.console.sending import send, signal, turn, work_off
 
@@ -128,6 +129,20 @@ def test_a_new_spec_is_made_and_learned_by_only_once_activated(as_engineer, poli
     assert "editor learns by default v2" in html
     with tenant(project.id):
         assert LearningPlan.objects.get().reward_spec.version == 2
+
+
+def test_the_recipe_for_code_stands_ready_to_start_from(as_engineer, policy, project):
+    assert "/recipes/rewards/code/new" in get(as_engineer, "")
+    html = get(as_engineer, "/rewards/code/new")
+    assert 'value="0.4"' in html and 'value="generality"' in html
+
+
+def test_a_breakdown_says_why_a_part_is_not_what_it_weighs():
+    spec = parse_reward_spec(CODE_BODY)
+    scores = {"executability": 1.0, "generality": 1.0, "test_share": 0.5, "code_quality": 1.0}
+    paid = paid_of("code v1", reward_of(spec, outcome="accept", scores=scores).breakdown, value=0.7)
+    notes = {part.name: part.note for part in paid.components}
+    assert (notes["label"], notes["efficiency"]) == ("accept", "test_share is 0.5, at least 1 is asked")
 
 
 def test_batches_of_a_spec_are_counted_with_it(as_engineer, policy, project):

@@ -144,7 +144,7 @@ def paid_of(spec: object, breakdown: Mapping[str, Any], *, value: float | None, 
             value=part.get("value"),
             weight=part.get("weight"),
             part=part.get("part"),
-            note=str(part.get("outcome", "")),
+            note=str(part.get("outcome") or part.get("reason", "")),
         )
         for name, part in breakdown.items()
         if isinstance(part, dict) and name not in NOT_COMPONENTS
