@@ -2,12 +2,14 @@
 
 The peer is `python -I -S -c`, a new process per answer: no limits, no deadline for its children, and a verdict that the
 answer can forge. Both run the same function with the same two cases, in turns, so that a busy machine slows both. The
-rate is that of one sandbox per core, two at most, each asked by a thread of its own; every answer is another one.
+rate is that of one sandbox per core, two at most, each asked by a thread of its own; every answer is another one. On a
+busy machine the rate is what was left over; CPU time per check says what it takes.
 """
 
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -44,6 +46,25 @@ def per_second(checks: list[Callable[[int], object]]) -> float:
         for done in [pool.submit(lambda check=check: [check(n) for n in range(CHECKS)]) for check in checks]:
             done.result()
         return CHECKS * len(checks) / (time.perf_counter() - started)
+
+
+def cpu_s() -> float:
+    """Of this process and of every child that has ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def cpu_ms_per_check() -> float:
+    """Of host, zygote and both processes of a check; starting the zygote is taken off."""
+
+    def cost(num_checks: int) -> float:
+        before = cpu_s()
+        with Sandbox() as sandbox:
+            for n in range(num_checks):
+                sandbox.run(f"{CODE}  # {n}", TESTS)
+        return cpu_s() - before
+
+    return 1000 * statistics.median((cost(CHECKS + 1) - cost(1)) / CHECKS for _ in range(BATCHES))
 
 
 def latencies() -> dict[str, float | str]:
@@ -93,7 +114,12 @@ def rates() -> dict[str, float | int]:
 
 def main() -> None:
     load = round(os.getloadavg()[0], 2)
-    results = {**latencies(), **rates(), "sandbox.load_before": load}
+    results = {
+        **latencies(),
+        **rates(),
+        "sandbox.cpu_ms_per_check": round(cpu_ms_per_check(), 2),
+        "sandbox.load_before": load,
+    }
     for name, value in results.items():
         print(f"RESULT {name}={value}")
     folder = Path(__file__).parent / "results"
