@@ -27,6 +27,7 @@ STAYS = frozenset(
         "rl_online.RewardSpec", "rl_online.LearningPlan",
     }
 )  # fmt: skip
+MANY = 10_000
 PAYLOADS = "feedback_turnpayload"  # partitioned, and known to Django only by name
 
 
@@ -58,12 +59,13 @@ def reset_project(project: Project, *, actor: str) -> dict[str, int]:
 
 
 def what_goes() -> dict[str, int]:
-    """Sessions, turns and checkpoints that a reset would delete, for the question before it."""
+    """Sessions and turns (up to `many`) and checkpoints that a reset would delete, for the question before it."""
     turn, session = apps.get_model("feedback.Turn"), apps.get_model("feedback.AgentSession")
     return {
-        "sessions": session.objects.count(),
-        "turns": turn.objects.count(),
+        "sessions": session.objects.values("pk")[:MANY].count(),
+        "turns": turn.objects.values("pk")[:MANY].count(),
         "checkpoints": _later_checkpoints().count(),
+        "many": MANY,
     }
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from feedback.hourly import Origin, Span, counts_by_origin, turns_of_nobody
 from feedback.models import LastRefusal, OutcomeCount, Turn, UserSignal
 from feedback.rollups import HOUR, hour_of, whole_hours
+from feedback.selectors import MANY, num_orphans
 from feedback.services.door import MAX_WAIT_S, label_wait_s
 from jobs.models import Job, JobState
 from registry.models import ApiKey
@@ -56,6 +57,7 @@ class Orphans:
 
     longest: list[UserSignal]  # those that wait longest
     waiting: int
+    is_capped: bool  # there may be more than `waiting`
     oldest_at: datetime | None  # when the one that waits longest came
     patience: timedelta  # after so long one expires
 
@@ -140,11 +142,13 @@ def outcomes(since: datetime, until: datetime) -> Outcomes:
 
 def orphans() -> Orphans:
     waiting = UserSignal.objects.filter(turn=None, turn_ref__isnull=False, expired_at=None)
-    facts = waiting.aggregate(n=Count("id"), oldest=Min("received_at"))
+    longest = list(waiting.order_by("received_at", "id")[:MAX_ORPHANS])
+    num_waiting = num_orphans(at_most=MANY)
     return Orphans(
-        longest=list(waiting.order_by("received_at", "id")[:MAX_ORPHANS]),
-        waiting=facts["n"],
-        oldest_at=facts["oldest"],
+        longest=longest,
+        waiting=num_waiting,
+        is_capped=num_waiting == MANY,
+        oldest_at=longest[0].received_at if longest else None,
         patience=timedelta(hours=project_settings(current_project_id()).orphan_hours),
     )
 
