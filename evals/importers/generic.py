@@ -83,7 +83,7 @@ RESULTS = Mapping()
 
 def recognises(path: Path) -> bool:
     """By a mapping beside it, or by columns with our own names."""
-    if not path.is_file() or path.name.endswith(SIDECAR):
+    if path.name.endswith(SIDECAR) or rows.file_in(path.parent, path.name) is None:
         return False
     return rows.file_in(path.parent, path.name + SIDECAR) is not None or by_our_names(path) is not None
 

@@ -22,7 +22,7 @@ FORMAT = "promptfoo"
 BENCHMARK = "promptfoo"
 PASS, SCORE = "pass", "score"
 SECRET = re.compile(r"api_?-?key|secret|password|authorization|credential|access_?token|auth_?token", re.IGNORECASE)
-MAX_DEPTH = 30  # of a configuration
+MAX_DEPTH = 60  # of a configuration or a record
 LEFT_OUT = "[left out]"
 ERROR = 2  # of failureReason: 0 passed, 1 an assertion failed
 
@@ -219,7 +219,7 @@ def measured(cell: Cell, *, repeat: int) -> Iterator[Result]:
     grading, metadata = mapping(record.get("gradingResult")), mapping(mapping(record.get("testCase")).get("metadata"))
     failed, unasserted, cached = is_error(record), is_unasserted(record), is_cached(record)
     scores = {PASS: record.get("success"), SCORE: record.get("score"), **mapping(record.get("namedScores"))}
-    raw = cell.raw
+    raw = without_secrets(cell.raw)
     for scorer, value in scores.items():
         if value is None and not failed:
             continue

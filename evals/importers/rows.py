@@ -80,4 +80,7 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 def file_in(folder: Path, name: str) -> Path | None:
     """A file that lies in the folder itself; None where there is none, or only a link."""
     path = folder / name
-    return path if path.is_file() and not path.is_symlink() else None
+    try:
+        return path if path.is_file() and not path.is_symlink() else None
+    except OSError:  # a folder that may not be entered
+        return None

@@ -194,6 +194,9 @@ def notes_on_lists(
         stated = report.get(f"{name}_instances")
         if stated is not None and stated != len(ids):
             notes.append(Note(kind="odd", text=f"{name}_instances is {text(stated)}, {name}_ids has {len(ids)}"))
+    for name in ("infra_failure", "error", "failed"):
+        if (stated := count(report.get(f"{name}_instances"))) and name not in lists:
+            notes.append(Note(kind="missing", text=f"{name}_instances is {stated}, and no list says which"))
     if outside := [each for each in lists.get("submitted", []) if each not in deciding]:
         notes.append(Note(kind="odd", text=f"submitted ids outside the data set: {len(outside)} ({listed(outside)})"))
     containers = report.get("unstopped_instances")

@@ -165,7 +165,8 @@ def test_csv_says_what_it_lacks(samples):
 
 def test_keys_of_providers_are_not_kept(tmp_path):
     config = {"providers": [{"id": "openai:gpt-5", "config": {"apiKey": "sk-1", "temperature": 0}}]}
-    run, _ = runs_of(written(tmp_path, row(), config=config))[0]
+    run, results = runs_of(written(tmp_path, row(provider={"id": "p", "apiKey": "sk-2"}), config=config))[0]
+    assert results["pass"][0].raw["provider"] == {"id": "p", "apiKey": "[left out]"}
     assert run.raw["config"]["providers"][0]["config"] == {"apiKey": "[left out]", "temperature": 0}
 
 

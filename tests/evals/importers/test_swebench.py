@@ -104,6 +104,13 @@ def test_counts_that_differ_from_the_lists_are_told(tmp_path):
     assert "total_instances is 4, the lists name 2" in told(run)
 
 
+def test_failures_that_are_only_counted_are_told(tmp_path):
+    # sb-cli writes failed_instances
+    report = {"total_instances": 2, "resolved_instances": 1, "resolved_ids": ["a"], "failed_instances": 1}
+    run, _ = only(written(tmp_path, report))
+    assert "failed_instances is 1, and no list says which" in told(run)
+
+
 def test_lists_of_version_1_are_read_and_the_size_of_the_data_set_is_unknown(tmp_path):
     report = {
         "no_generation": ["a"], "generated": ["b", "c", "d"], "with_logs": ["b", "c", "d"], "install_fail": ["d"],
