@@ -23,6 +23,7 @@ FORMAT = "inspect"
 START, HEADER, SAMPLES = "_journal/start.json", "header.json", "samples/"
 MAX_HEADER_BYTES = reading.MAX_DOCUMENT_BYTES
 LEFT_IN_THE_FILE = ("events", "events_data", "message_pool", "transcript", "store")  # most of a log's bytes
+SMALL_BYTES = 4 * 1024**2  # a sample that is decoded at once; a larger one is scanned past its events
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 NO_SCORER = "score"
@@ -89,6 +90,10 @@ def _samples_of_archive(path: Path, not_finite: "Counter[str]") -> Iterator[dict
         for member in archive.members:  # not by name: two samples of one id have one name
             if _is_sample(member.filename):
                 where = archive.where(member)
+                if member.file_size <= SMALL_BYTES:
+                    sample = reading.parse(archive.read(member, SMALL_BYTES), where=where, not_finite=not_finite)
+                    yield _without_heavy(_object(sample, where))
+                    continue
                 with archive.open(member) as stream:
                     sample = reading.outline_of(stream, where=where, without=_heavy(), not_finite=not_finite)
                     while stream.read(1024**2):  # to the end, where the checksum is
@@ -105,6 +110,10 @@ def _samples_of_json(path: Path, not_finite: "Counter[str]") -> Iterator[dict[st
 
 def _heavy() -> list[tuple[str, ...]]:
     return [(name,) for name in LEFT_IN_THE_FILE]
+
+
+def _without_heavy(sample: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sample.items() if name not in LEFT_IN_THE_FILE}
 
 
 def _object(sample: Any, where: str) -> dict[str, Any]:

@@ -215,7 +215,12 @@ def open_file(path: Path) -> IO[bytes]:
 
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
-_STRUCTURE = re.compile(rb'[\[\]{}]|"(?:[^"\\]|\\.)*+(")?', re.DOTALL)  # without group 1 a string is cut off
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+'  # without its closing quote
+_STRUCTURE = re.compile(
+    # an object or array with none in it, at once; else a bracket; else a string, cut off without group 1
+    rb'[\[{](?:[^\[\]{}"]++|' + _STRING + rb'")*+[\]}]|[\[\]{}]|' + _STRING + rb'(")?',
+    re.DOTALL,
+)
 _SCALAR_END = re.compile(rb"[,\]} \t\r\n]")
 
 
@@ -340,13 +345,16 @@ class _Scanner:
         depth, look_from = 0, self.position
         while True:
             for found in _STRUCTURE.finditer(self.buffer, look_from):
-                token = self.buffer[found.start()]
-                if token == 0x22 and found.group(1) is None:
-                    look_from = found.start()
-                    break
-                depth += (token in b"[{") - (token in b"]}")
+                start, end = found.span()
+                token = self.buffer[start]
+                if token == 0x22:
+                    if found.group(1) is None:
+                        look_from = start
+                        break
+                elif end - start == 1:
+                    depth += 1 if token in b"[{" else -1
                 if depth <= 0:
-                    yield self._take(found.end())
+                    yield self._take(end)
                     return
             else:
                 look_from = len(self.buffer)

@@ -3,6 +3,7 @@
 import io
 import json
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -136,7 +137,8 @@ def test_any_json_log(header, samples):
 @given(header=headers, samples=st.lists(inspect_samples | values, max_size=3), name=texts)
 def test_any_archive(header, samples, name):
     data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as file:
+    with warnings.catch_warnings(), zipfile.ZipFile(data, "w") as file:
+        warnings.filterwarnings("ignore", "Duplicate name")
         file.writestr("header.json", encoded(header))
         for number, sample in enumerate(samples):
             file.writestr(f"samples/{name.encode(errors='replace').decode()}{number}.json", encoded(sample))
