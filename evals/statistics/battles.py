@@ -7,12 +7,14 @@ and counted there; an unknown word for a winner is refused, because whoever read
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.float64]
+Key = TypeVar("Key", bound=Hashable)
 
 WINNERS = {
     "left": 1.0, "model_a": 1.0, "a": 1.0, "x": 1.0,
@@ -50,15 +52,16 @@ def battles(
     if not np.all((scores >= 0) & (scores <= 1)):
         place = int(np.flatnonzero(~((scores >= 0) & (scores <= 1)))[0])
         raise ValueError(f"result {place} is {scores[place]}; use 1, .5 or 0 and leave out what was not decided")
-    names = tuple(sorted({*left, *right}))
-    place_of = {name: place for place, name in enumerate(names)}
-    count = len(scores)
-    one = np.fromiter(map(place_of.__getitem__, left), dtype=np.int64, count=count)
-    other = np.fromiter(map(place_of.__getitem__, right), dtype=np.int64, count=count)
+    seen = _Numbering[str]()
+    one, other = seen.of(left), seen.of(right)
+    names = tuple(sorted(seen))
+    place_of = np.empty(len(names), dtype=np.int64)
+    place_of[[seen[name] for name in names]] = np.arange(len(names))
+    one, other = place_of[one], place_of[other]
     if np.any(one == other):
         place = int(np.flatnonzero(one == other)[0])
         raise ValueError(f"battle {place} sets {left[place]} against itself")
-    numbers, num_clusters = _numbered(cluster, count)
+    numbers, num_clusters = _numbered(cluster, len(scores))
     return Battles(names=names, left=one, right=other, result=scores, cluster=numbers, num_clusters=num_clusters)
 
 
@@ -78,7 +81,21 @@ def _numbered(cluster: Sequence[Hashable] | None, count: int) -> tuple[Places | 
         return None, count
     if len(cluster) != count:
         raise ValueError(f"{count} battles came with {len(cluster)} clusters; send one cluster per battle")
-    numbers: dict[Hashable, int] = {}
-    keys = (("alone", place) if label is None else ("tied", label) for place, label in enumerate(cluster))
-    found = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), dtype=np.int64, count=count)
-    return found, len(numbers)
+    seen = _Numbering[Hashable]()
+    numbers = seen.of(cluster)
+    if None not in seen:
+        return numbers, len(seen)
+    alone = np.flatnonzero(numbers == seen[None])
+    numbers[alone] = len(seen) + np.arange(len(alone))
+    return np.unique(numbers, return_inverse=True)[1], len(seen) - 1 + len(alone)
+
+
+class _Numbering(dict[Key, int], Generic[Key]):
+    """Numbers keys in the order in which they are first asked for."""
+
+    def __missing__(self, key: Key) -> int:
+        self[key] = number = len(self)
+        return number
+
+    def of(self, keys: Sequence[Key]) -> Places:
+        return np.fromiter(map(self.__getitem__, keys), dtype=np.int64, count=len(keys))

@@ -26,6 +26,7 @@ ELO_PER_LOGIT = 400 / math.log(10)
 RIDGE = 0.5  # adds .25 * sum of strengths squared to the loss
 MAX_STEPS = 100
 CLOSE_ENOUGH = 1e-12
+MOST_DENSE = 10_000_000  # numbers in a table of clusters and sides, 80 MB; a larger one is kept sparse
 LEAST_ERROR = 1e-6  # in log odds; what rounding leaves of a sandwich of 0 is smaller, an error of data is not
 
 
@@ -182,7 +183,8 @@ def _bread(wins: Numbers, strengths: Numbers, ridge: float) -> Numbers:
 
 def _sandwich(played: Battles, wins: Numbers, strengths: Numbers, ridge: float) -> Numbers:
     bread = _bread(wins, strengths, ridge)
-    return np.sqrt(np.clip(np.diag(bread @ _meat(played, strengths) @ bread), 0, None))
+    variances = ((bread @ _meat(played, strengths)) * bread).sum(axis=1)  # the diagonal of bread, meat, bread
+    return np.sqrt(np.clip(variances, 0, None))
 
 
 def _meat(played: Battles, strengths: Numbers) -> Numbers:
@@ -194,14 +196,13 @@ def _meat(played: Battles, strengths: Numbers) -> Numbers:
         squares: Numbers = pairs.reshape(size, size).astype(float)
         squares = squares + squares.T
         return np.diag(squares.sum(axis=1)) - squares
-    scores = csr_matrix(
-        (
-            np.concatenate([surprise, -surprise]),
-            (np.concatenate([played.cluster] * 2), np.concatenate([played.left, played.right])),
-        ),
-        shape=(played.num_clusters, size),
-    )
-    meat: Numbers = (scores.T @ scores).toarray()
+    rows, sides = np.tile(played.cluster, 2), np.concatenate([played.left, played.right])
+    shape, surprises = (played.num_clusters, size), np.concatenate([surprise, -surprise])
+    if played.num_clusters * size <= MOST_DENSE:
+        scores = np.bincount(rows * size + sides, surprises, minlength=shape[0] * size).reshape(shape)
+        return np.asarray(scores.T @ scores, dtype=float)
+    few = csr_matrix((surprises, (rows, sides)), shape=shape)  # many clusters are small, so their rows are short
+    meat: Numbers = (few.T @ few).toarray()
     return meat
 
 

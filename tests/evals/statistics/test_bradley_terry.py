@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
+from evals.statistics import bradley_terry
 from evals.statistics.battles import battles, from_winners
 from evals.statistics.bradley_terry import Game, bootstrap_errors, rank, rank_battles
 from evals.statistics.estimate import Kind
@@ -275,3 +276,10 @@ def test_a_hundred_thousand_battles_of_known_strengths_are_found_again():
     found = by_name(rank_battles(battles([names[one] for one in left], [names[one] for one in right], won)))
     z = [(found[name].strength - true[index]) / found[name].se for index, name in enumerate(names)]
     assert max(map(abs, z)) < 4 and 0.6 < np.std(z) < 1.4
+
+
+def test_a_table_of_clusters_too_large_to_fill_gives_the_same_errors(votes, monkeypatch):
+    filled = rank_battles(columns(votes, "worker"))
+    monkeypatch.setattr(bradley_terry, "MOST_DENSE", 0)
+    sparse = rank_battles(columns(votes, "worker"))
+    assert [row.se for row in sparse.rows] == pytest.approx([row.se for row in filled.rows], rel=1e-9)
