@@ -64,7 +64,9 @@ def run_of(path: Path) -> Run:
         raise Unreadable("the results of a run are one JSON object", where=path.name)
     metadata, names = metadata_beside(path)
     seen = Seen.over(path)
-    run = Run(
+    if not seen.num_trials and not {"accuracy", "n_resolved"} & summary.keys():
+        raise Unreadable("no results of a run: it has results with is_resolved, and accuracy", where=path.name)
+    return Run(
         benchmark=text(metadata.get("dataset_name")) or BENCHMARK,
         benchmark_version=text(metadata.get("dataset_version")),
         source=Source(format=FORMAT, sha256=reading.digest(path)),
@@ -77,7 +79,6 @@ def run_of(path: Path) -> Run:
         settings={key: metadata[key] for key in SETTINGS if metadata.get(key) is not None},
         results=results_of(path),
     )
-    return run
 
 
 def metadata_beside(path: Path) -> tuple[dict[str, Any], list[Note]]:

@@ -154,6 +154,20 @@ def test_a_link_in_a_folder_is_not_followed(tmp_path):
         list(terminal_bench.read(folder))
 
 
+def test_a_trials_own_record_is_refused(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(trial("a", True)))
+    assert not terminal_bench.recognises(path)
+    with pytest.raises(Unreadable, match="no results of a run"):
+        list(terminal_bench.read(path))
+
+
+def test_a_run_without_trials_is_no_data(tmp_path):
+    run, results = only(written(tmp_path, [], accuracy=0.0))
+    assert results == []
+    assert "no data: the file has no trials" in told(run)
+
+
 def test_a_count_that_differs_from_the_trials_is_told(tmp_path):
     run, _ = only(written(tmp_path, [trial("a", True)], n_resolved=4))
     assert "n_resolved is 4, resolved trials are 1" in told(run)
