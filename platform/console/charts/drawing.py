@@ -33,12 +33,6 @@ def plotly() -> Any:
     return plotly.graph_objects
 
 
-def add_marks(figure: "Figure", marks: Sequence[Mark], times: Sequence[datetime]) -> None:
-    """`times` are the figure's own, in order."""
-    drawn = mark_lines(marks, times)
-    figure.update_layout(shapes=drawn["shapes"], annotations=drawn["annotations"])
-
-
 def to_json(figure: "Figure", *, is_time: bool = False, is_linked: bool = False) -> dict[str, Any]:
     """`layout.meta` tells charts.js whether a drag sets the time range and whether points lead somewhere."""
     figure.update_layout(

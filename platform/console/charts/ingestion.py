@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from console.charts.colours import OTHER_COLOUR
-from console.charts.drawing import Mark, add_marks, plotly, to_json
+from console.charts.drawing import Mark, mark_lines, plain_json
 
 OUTCOME_COLOURS = {  # stored, harmless, refused
     "accepted": "#009E73",
@@ -23,17 +23,22 @@ def received(
     """Stacked bars of items by outcome; None when nothing was received."""
     if not any(any(series) for series in by_outcome.values()):
         return None
-    go = plotly()
-    figure = go.Figure()
-    for outcome, series in by_outcome.items():
-        figure.add_bar(
-            x=list(times),
-            y=list(series),
-            name=outcome.replace("_", " "),
-            marker={"color": OUTCOME_COLOURS.get(outcome, OTHER_COLOUR), "line": {"width": 0}},
-            hovertemplate="%{y:,} " + outcome.replace("_", " ") + "<extra></extra>",
-        )
-    figure.update_layout(barmode="stack", bargap=0.15, hovermode="x unified", showlegend=True)
-    figure.update_yaxes(title_text="items an hour", rangemode="tozero", fixedrange=True)
-    add_marks(figure, marks, times)
-    return to_json(figure, is_time=True)
+    bars = [
+        {
+            "type": "bar",
+            "x": list(times),
+            "y": list(series),
+            "name": outcome.replace("_", " "),
+            "marker": {"color": OUTCOME_COLOURS.get(outcome, OTHER_COLOUR), "line": {"width": 0}},
+            "hovertemplate": "%{y:,} " + outcome.replace("_", " ") + "<extra></extra>",
+        }
+        for outcome, series in by_outcome.items()
+    ]
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.15,
+        "hovermode": "x unified",
+        "showlegend": True,
+        "yaxis": {"title": {"text": "items an hour"}, "rangemode": "tozero", "fixedrange": True},
+    }
+    return plain_json(bars, layout | mark_lines(marks, times), is_time=True)
