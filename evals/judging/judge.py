@@ -116,6 +116,7 @@ def digest_of(judge: Judge) -> str:
 
 def schema_of(judge: Judge) -> dict[str, Any]:
     """The reply as OpenAI's `response_format`: the rationale comes first, so that the judge thinks before it says."""
+    answer: dict[str, Any]
     if judge.protocol.is_pairwise:
         name, answer = "verdict", {"type": "string", "enum": ["A", "B", "tie", "both_bad"]}
     else:

@@ -11,9 +11,8 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
-from evals.judging.prompt import PROMPT_DIGEST
-from evals.judging.verdict import PARSER_VERSION
-from evals.models import Benchmark, CanaryRun, Comparison, EvalRun, JudgeCall, JudgeVersion, Problem, Score
+from evals.judging.judge import Judge, Protocol
+from evals.models import Benchmark, CanaryRun, Comparison, EvalRun, JudgeCall, JudgeVersion, LiveRating, Problem, Score
 from feedback.services.rollups import count_all_dirty
 from registry.models import PriceCard
 from registry.tenancy import current_project_id, tenant
@@ -66,9 +65,12 @@ def make_run(
 
 
 def make_judge(name: str = "base", model: str = "editor@1", **columns: Any) -> JudgeVersion:
-    return JudgeVersion.objects.create(
-        **{"name": name, "model": model, "prompt_digest": PROMPT_DIGEST, "parser_version": PARSER_VERSION} | columns
-    )
+    judge = Judge(name=name, model=model, protocol=Protocol(columns.get("protocol", "pairwise")))
+    parts = {
+        "name": name, "model": model, "template": judge.template, "prompt_digest": judge.prompt_digest,
+        "parser_version": judge.parser_version,
+    }  # fmt: skip
+    return JudgeVersion.objects.create(**parts | columns)
 
 
 def make_judgement(
@@ -112,6 +114,23 @@ def _answer(name: str, problem: Problem | None, otherwise: str) -> str:
     return answers.order_by("run__started_at").values_list("output", flat=True).last() or otherwise
 
 
+def make_rating(judge: JudgeVersion, turn: str, value: float | None = 0.75, **columns: Any) -> LiveRating:
+    """What a judge of single answers made of a turn, with its reply."""
+    rating = LiveRating.objects.create(
+        **{
+            "judge": judge, "subject": "turn", "subject_ref": turn, "rated": "editor@1", "num_chars": 40,
+            "state": "error" if value is None else "scored", "value": value, "judged_at": timezone.now(),
+            "mark": None if value is None else 1 + 4 * value, "reason": "status 401" if value is None else "",
+        } | columns
+    )  # fmt: skip
+    JudgeCall.objects.create(
+        rating=rating, judge=judge, cache_key=turn[:64], verdict="error" if value is None else "scored", value=value,
+        mark=rating.mark, raw="" if value is None else f'{{"rationale": "fine", "score": {rating.mark}}}',
+        error=rating.reason, cost_usd=None if value is None else Decimal("0.002"), latency_ms=300.0,
+    )  # fmt: skip
+    return rating
+
+
 def make_canaries(judge: JudgeVersion, standing: str = "failed", **columns: Any) -> CanaryRun:
     won = standing == "failed"
     return CanaryRun.objects.create(
@@ -141,12 +160,14 @@ def count_hours() -> None:
     count_all_dirty(current_project_id())
 
 
-def make_facts(project: Any) -> dict[str, int]:
-    """One problem, one judge and one comparison, for the table of addresses."""
+def make_facts(project: Any) -> dict[str, Any]:
+    """One problem, one judge, one comparison and one rating, for the table of addresses."""
     with tenant(project.id):
         problem = Problem.objects.filter(benchmark=make_benchmark(size=1)).get()
         judge = make_judge()
-        return {"problem": problem.pk, "judge": judge.pk, "comparison": make_judgement(judge, problem, "left").pk}
+        rating = make_rating(make_judge("marks", "judge-small", protocol="pointwise"), "turn-1")
+        comparison = make_judgement(judge, problem, "left")
+        return {"problem": problem.pk, "judge": judge.pk, "comparison": comparison.pk, "rating": rating.pk}
 
 
 def make_evaluated(loop: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from console.reads import judges as reads
 from console.reads.spending.ledger import ledger
 from console.timerange import TimeRange
 from evals.judge_record import find_judge
-from evals.models import VerdictKind
+from evals.models import RatingState, VerdictKind
 from evals.selectors import find_comparison
 from evals.services.canaries import request_canaries
 from evals.services.retries import request_retry
@@ -29,7 +29,13 @@ def judges(request: MemberRequest) -> HttpResponse:
     return render(
         request,
         "judges/judges.html",
-        {"time_range": time_range, "rows": rows, "num_blocked": reads.num_blocked(rows)},
+        {
+            "time_range": time_range,
+            "rows": rows,
+            "num_blocked": reads.num_blocked(rows),
+            "panels": reads.panels(),
+            "marking": [row.record.judge for row in rows if not row.record.judge.is_pairwise],
+        },
     )
 
 
@@ -39,6 +45,8 @@ def judge(request: MemberRequest, judge: int) -> HttpResponse:
     time_range = TimeRange.of(request, DEFAULT_RANGE)
     verdict = request.GET.get("verdict", "")
     verdict = verdict if verdict in VerdictKind.values else ""
+    state = request.GET.get("state", "")
+    state = state if state in RatingState.values else ""
     row = reads.row(judge, ledger(time_range.start, time_range.end), since=time_range.start, until=time_range.end)
     found = row.record.judge
     context: dict[str, Any] = {
@@ -53,6 +61,16 @@ def judge(request: MemberRequest, judge: int) -> HttpResponse:
         ),
         "blocked": reads.blocked(found),
         "canary_runs": reads.canary_runs(found),
+        "work": reads.work(found, row.record),
+        "blocked_marks": reads.blocked_marks(found),
+        "states": [(name, row.record.ratings.get(name, 0)) for name in RatingState.values],
+        "state": state,
+        "ratings": reads.page_of_ratings(
+            found, request.GET.get("page"), state=state, since=time_range.start, until=time_range.end
+        ),
+        "anchor_runs": reads.anchor_runs(found),
+        "anchor_sets": reads.anchor_sets_for(found) if Role(request.member.role).may(Role(Role.ENGINEER)) else [],
+        "beside_others": reads.beside_others(row.record),
     }
     return render(request, "judges/judge.html", context)
 
@@ -60,9 +78,10 @@ def judge(request: MemberRequest, judge: int) -> HttpResponse:
 @require_safe
 @member_required()
 def comparison(request: MemberRequest, comparison: int) -> HttpResponse:
-    """Two answers to one prompt with what was said about them."""
+    """Two answers to one prompt with what was said about them, by this judge and by others."""
     found = find_comparison(comparison)
-    return render(request, "judges/comparison.html", {"comparison": found, "judged": [found]})
+    judged, panel = reads.judged_alike(found)
+    return render(request, "judges/comparison.html", {"comparison": found, "judged": judged, "panel": panel})
 
 
 @require_POST

@@ -70,7 +70,7 @@ def judgements_of_models(
         LEFT JOIN cards ON cards.model = judge.model AND date_trunc('hour', of.created_at, 'UTC') >= cards.valid_from
           AND (cards.valid_to IS NULL OR date_trunc('hour', of.created_at, 'UTC') < cards.valid_to)
         WHERE of.project_id = %(project)s AND of.created_at >= %(since)s AND of.created_at < %(until)s
-          AND of.verdict <> 'error'
+          AND of.verdict <> 'error' AND NOT of.is_cached
         GROUP BY judge.model, cards.id
         """,  # noqa: S608 - literals above
         since,
