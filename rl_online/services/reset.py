@@ -23,7 +23,8 @@ STAYS = frozenset(
         "registry.Member", "registry.ApiKey", "registry.Policy", "registry.Checkpoint", "registry.Deployment",
         "registry.PriceCard", "registry.AuditEvent", "registry.SavedView", "registry.NotificationChannel",
         "feedback.LabelRecipe", "feedback.RecipeActivation",
-        "evals.Benchmark", "evals.Problem", "evals.JudgeVersion",
+        "evals.Benchmark", "evals.Problem", "evals.JudgeVersion", "evals.JudgeDuty", "evals.Panel",
+        "evals.AnchorSet",
         "rl_online.RewardSpec", "rl_online.LearningPlan",
     }
 )  # fmt: skip

@@ -54,3 +54,16 @@ def test_a_verdict_is_read_from_what_judges_write(reply, verdict):
 )
 def test_what_cannot_be_understood_is_invalid_and_never_a_tie(reply):
     assert parse_verdict(reply) is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        ("As a judge, I compared both answers carefully. My final grade is B.", Verdict.B),
+        ("", Verdict.INVALID),
+        ('{"rationale": "A is better because it handles the empty li', Verdict.INVALID),
+        ('{"rationale": "short", "verdict": "A', Verdict.A),
+    ],
+)
+def test_23_an_unparsable_verdict_is_never_a_tie_a_0_or_the_first_letter(reply, verdict):
+    assert parse_verdict(reply) is verdict

@@ -118,6 +118,7 @@ MADE_BY_USE = {
     "feedback.UserSignal", "feedback.Label", "feedback.Flag", "feedback.ReviewResponse", "feedback.ReviewReservation",
     "feedback.ReviewDraft", "feedback.DirtyHour",
     "evals.EvalRun", "evals.Score", "evals.Comparison", "evals.JudgeCall", "evals.CanaryRun",
+    "evals.LiveRating", "evals.GoldLabel", "evals.AnchorRun", "evals.ComparisonSet",
     "rl_online.RewardBatch", "rl_online.BatchSample", "rl_online.UpdateRun", "rl_online.UpdateMetric",
     "rl_online.DryRun", "rl_online.GateReport", "rl_online.EngineHolding", "rl_online.EngineReport",
     "rl_online.Alarm", "rl_online.PolicyImport",
