@@ -13,6 +13,7 @@ class RlOnlineConfig(AppConfig):
             alarms,
             dry_runs,
             judging,
+            live_experiments,
             live_judging,
             policy_imports,
             problem_links,
@@ -29,6 +30,7 @@ class RlOnlineConfig(AppConfig):
         handlers.register(sealing.UPDATE_JOB, receivers.only_in_the_updater, queue="updater")
         handlers.register(dry_runs.DRY_RUN_JOB, receivers.only_in_the_updater, queue="updater")
         handlers.register(runs.PROVE_JOB, proving.prove_job)
+        handlers.register(live_experiments.WATCH_CANARY_JOB, live_experiments.watch_job)
         handlers.register(judging.JUDGE_JOB, judging.judge_job, queue="judge")
         handlers.register(live_judging.OPEN_JOB, live_judging.open_job)
         handlers.register(live_judging.SESSION_JOB, live_judging.session_job)
@@ -38,6 +40,7 @@ class RlOnlineConfig(AppConfig):
         handlers.register(alarms.WATCH_JOB, alarms.watch_job)
         handlers.register(policy_imports.IMPORT_JOB, policy_imports.import_job)
         handlers.schedule("rl_online.watch", 30, alarms.ask_to_watch)
+        handlers.schedule("rl_online.watch_canaries", live_experiments.LOOK_EVERY_S, live_experiments.ask_to_look)
         handlers.schedule("rl_online.retention", 24 * 3600, retention.ask_weekly)
         handlers.schedule("rl_online.consider", 2, updates.consider_all)
         turns_settled.connect(receivers.on_turns_settled, dispatch_uid="rl_online")

@@ -46,6 +46,7 @@ class LearningPlan(TenantModel):
     gate_limits = models.JSONField(default=dict)  # overrides of gate.Limits' defaults
     gate_benchmark = models.CharField(max_length=120, null=True)  # <benchmark>@<version>; None: nothing to prove on
     gate_sampling = models.JSONField(default=dict)  # e.g. {"max_tokens": 20, "stop": ["\n"]}; greedy unless said
+    live_limits = models.JSONField(default=dict)  # overrides of live_gate.LiveLimits' defaults
     judged_pairs = models.PositiveIntegerField(default=10)  # answers a judge compares after a decision; 0: none
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -249,6 +250,23 @@ class GateReport(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.checkpoint}: {self.decision}"
+
+
+class CanaryLook(TenantModel):
+    """One look at a running canary: what was known then. The sequence of looks is the experiment's record."""
+
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="canary_looks")
+    started_at = models.DateTimeField()  # of the canary; one checkpoint may be tried more than once
+    at = models.DateTimeField()
+    decision = models.CharField(max_length=10)  # extend | promote | hold | roll_back
+    reasons = models.JSONField()
+    evidence = models.JSONField()  # live_gate.LiveDecision.to_json
+
+    class Meta:
+        indexes = [models.Index(fields=["checkpoint", "-at"], name="look_by_checkpoint")]
+
+    def __str__(self) -> str:
+        return f"{self.checkpoint} at {self.at:%F %T}: {self.decision}"
 
 
 class EngineHolding(TenantModel):

@@ -6,6 +6,7 @@ All but `start_policy` run inside `with tenant(project_id):`.
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from registry.models import Checkpoint, CheckpointState, Deployment, Policy
 from registry.services import audit, create_policy, register_checkpoint
 from registry.tenancy import tenant
 from rl_online.gate import Limits
+from rl_online.live_gate import GuardLimit, LiveLimits
 from rl_online.models import LearningPlan, Promotion, RewardSpec
 from rl_online.rewards.durable import new_folder
 from rl_online.rewards.update_config import UpdateConfig
@@ -36,6 +38,7 @@ PLAN_FIELDS = {
     "gate_limits",
     "gate_benchmark",
     "gate_sampling",
+    "live_limits",
     "judged_pairs",
 }
 GATE_SAMPLING = {"temperature": 0, "max_tokens": 256}  # greedy: the gate compares the likeliest answers
@@ -117,8 +120,35 @@ def effective_config(plan: LearningPlan, overrides: Mapping[str, Any] | None = N
 def gate_limits(plan: LearningPlan) -> Limits:
     try:
         return Limits(**plan.gate_limits)
-    except TypeError as error:
+    except (TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(str(error), field="gate_limits") from None
+
+
+def live_limits(plan: LearningPlan) -> LiveLimits:
+    """What a canary has to show. Guards are given by name, e.g. {"guards": {"latency": 0.1}}; one of None is not used.
+
+    Raises InvalidInput naming what is wrong.
+    """
+    given = dict(plan.live_limits)
+    try:
+        changed = given.pop("guards", {})
+        known = {guard.name: guard for guard in LiveLimits().guards}
+        if unknown := sorted(changed.keys() - known.keys()):
+            raise InvalidInput(f"no guard {unknown[0]!r}; known are {', '.join(known)}", field="live_limits")
+        guards = tuple(_limited(guard, changed.get(name, guard.at_most)) for name, guard in known.items())
+        limits = LiveLimits(**given, guards=tuple(guard for guard in guards if guard is not None))
+        for name in ("margin", "scale", "max_days", "min_users"):
+            if getattr(limits, name) <= 0:
+                raise InvalidInput(f"{name} is {getattr(limits, name)}; give more than 0", field="live_limits")
+        if not 0.5 <= limits.confidence < 1:
+            raise InvalidInput(f"confidence is {limits.confidence}; give .5 to below 1", field="live_limits")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(str(error), field="live_limits") from None
+    return limits
+
+
+def _limited(guard: GuardLimit, at_most: float | None) -> GuardLimit | None:
+    return None if at_most is None else replace(guard, at_most=float(at_most))
 
 
 def gate_sampling(plan: LearningPlan) -> dict[str, Any]:
@@ -148,6 +178,7 @@ def check_plan(plan: LearningPlan) -> None:
     """Raises InvalidInput naming the field."""
     effective_config(plan)
     gate_limits(plan)
+    live_limits(plan)
     if plan.promotion not in Promotion.values:
         raise InvalidInput(f"found {plan.promotion!r}; use {' or '.join(Promotion.values)}", field="promotion")
     for name in ("every_turns", "min_turns", "max_turns"):

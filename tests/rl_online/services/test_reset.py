@@ -121,7 +121,7 @@ MADE_BY_USE = {
     "evals.LiveRating", "evals.GoldLabel", "evals.AnchorRun", "evals.ComparisonSet",
     "rl_online.RewardBatch", "rl_online.BatchSample", "rl_online.UpdateRun", "rl_online.UpdateMetric",
     "rl_online.DryRun", "rl_online.GateReport", "rl_online.EngineHolding", "rl_online.EngineReport",
-    "rl_online.Alarm", "rl_online.PolicyImport",
+    "rl_online.Alarm", "rl_online.PolicyImport", "rl_online.CanaryLook",
 }  # fmt: skip
 
 
