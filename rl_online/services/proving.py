@@ -23,7 +23,7 @@ from jobs.services import ClaimedJob, NotYet, enqueue
 from registry.models import Checkpoint, Deployment
 from registry.services import LOOP
 from registry.tenancy import tenant
-from rl_online.gate import Arm, Decision, Evidence, Half, Kind, Limits, decide
+from rl_online.gate import Arm, Decision, Evidence, Guard, Half, Kind, Limits, decide
 from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
 from rl_online.services import notices
 from rl_online.services.answers import SCORER, has_answered
@@ -128,7 +128,20 @@ def evidence_of(proof: Proof, runs: Mapping[UUID, EvalRun]) -> Evidence:
             )
         )
     return Evidence(
-        candidate=str(proof.candidate), halves=tuple(halves), rounds=proof.rounds, refusals=_refusals_in(runs.values())
+        candidate=str(proof.candidate),
+        halves=tuple(halves),
+        rounds=proof.rounds,
+        guards=_guards(runs[proof.candidate.id], runs[proof.arms["serving"].id]),
+        refusals=_refusals_in(runs.values()),
+    )
+
+
+def _guards(candidate: EvalRun, serving: EvalRun) -> tuple[Guard, ...]:
+    new, old = evals_selectors.side_effects(candidate), evals_selectors.side_effects(serving)
+    return tuple(
+        Guard(name=name, candidate=new[name], serving=old[name], relative=name != "empty answers")
+        for name in new
+        if name in old
     )
 
 
