@@ -56,7 +56,7 @@ def test_a_step_without_the_number_is_a_gap_in_its_curve():
 
 
 def test_the_gates_differences_are_drawn_in_points_against_the_margin():
-    figure = plots.differences([("seen", 0.02, -0.03, 0.07, 100)], margin=0.1)
+    figure = plots.differences([("seen", 0.02, -0.03, 0.07, 100, 0.1)])
     assert figure["data"][0]["x"] == [2] and figure["layout"]["shapes"][0]["x0"] == -10
     assert "n = 100 problems" in figure["data"][0]["hovertemplate"]
 

@@ -87,7 +87,6 @@ def differences(rows: Sequence[tuple[str, float, float, float, int, float]]) -> 
                 f"<br>n = {n} problems<extra></extra>"
             ),
         )
-    figure.add_vline(x=0, line={"width": 1, "color": RULE_COLOUR})
     margins = {margin for *_, margin in rows}
     if len(margins) == 1:
         figure.add_vline(x=-100 * rows[0][-1], line={"width": 1.5, "dash": "dash", "color": BAD_COLOUR})
@@ -102,6 +101,7 @@ def differences(rows: Sequence[tuple[str, float, float, float, int, float]]) -> 
             hovertemplate="margin %{x:+.1f} points<extra></extra>",
         )
         figure.update_xaxes(title_text="points (upright strokes: the margin of each)")
+    figure.add_vline(x=0, line={"width": 1, "color": RULE_COLOUR})
     figure.update_yaxes(type="category", autorange="reversed")
     figure.update_layout(hovermode="closest")
     return to_json(figure)

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.access import MemberRequest, carry_out, member_required
 from console.reads import deployments as reads
-from console.reads import policies
+from console.reads import experiments, policies
 from console.timerange import TimeRange
 from registry.errors import InvalidInput
 from registry.models import Policy, Role
@@ -32,6 +32,7 @@ def deployments(request: MemberRequest) -> HttpResponse:
             "time_range": time_range,
             "deployment": deployment,
             "targets": targets,
+            "trial": experiments.trial_of(deployment) if deployment else None,
             "bar": reads.bar(targets),
             "others": reads.answered_by_others(deployment, time_range, targets) if deployment else {},
             "candidates": reads.candidates(policy) if policy else [],

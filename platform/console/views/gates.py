@@ -33,6 +33,8 @@ def gate(request: MemberRequest, report: int) -> HttpResponse:
             "checkpoint": found.checkpoint,
             "limits": found.evidence.get("limits", {}),
             "findings": reads.findings(found),
+            "live_findings": found.evidence.get("live_findings", []),
+            "guards": found.evidence.get("guards", []),
             "figure": forest(found),
             "runs": reads.runs_behind(found),
             "judge": found.judge or found.evidence.get("judge"),
@@ -69,6 +71,7 @@ def problems(request: MemberRequest, report: int) -> HttpResponse:
 
 def forest(report: GateReport) -> dict[str, Any] | None:
     """Each half against each baseline, with its bounds and the margin."""
+    usual = report.evidence.get("limits", {}).get("margin", 0.0)  # reports of before margins were kept by finding
     rows = [
         (
             f"{finding['half']}<br>vs {finding['role']} {finding['checkpoint']}",
@@ -76,8 +79,9 @@ def forest(report: GateReport) -> dict[str, Any] | None:
             finding["difference"]["lower"],
             finding["difference"]["upper"],
             finding["num_common"],
+            finding.get("margin", usual),
         )
         for finding in reads.findings(report)
         if finding.get("difference")
     ]
-    return plots.differences(rows, margin=report.evidence.get("limits", {}).get("margin", 0.0))
+    return plots.differences(rows)
