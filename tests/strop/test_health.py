@@ -15,7 +15,8 @@ def draining(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(traffic, "is_draining", True)
 
 
-def test_ready_needs_the_database_and_says_that_the_broker_is_away(client: Client, db):
+def test_ready_needs_the_database_and_says_that_the_broker_is_away(client: Client, db, settings, tmp_path):
+    settings.CELERY_BROKER_URL = f"redis+socket://{tmp_path}/nobody.sock"
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (200, {"status": "degraded", "database": True, "broker": False})
 
