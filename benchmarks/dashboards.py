@@ -146,6 +146,7 @@ def write_month(project: Project, num_turns: int) -> None:
             names |= {"first": num_turns * day // DAYS, "last": num_turns * (day + 1) // DAYS - 1}
             for statement in (TURNS, LABELS, PAYLOADS, SIGNALS, FLAGS):
                 cursor.execute(statement, names)
+        cursor.execute(CHECKPOINTS, names)
         cursor.execute(OUTCOMES, names)
         cursor.execute(SAMPLES, names)
         cursor.execute(SCORES, names)
@@ -227,6 +228,10 @@ OUTCOMES = """
 INSERT INTO feedback_outcomecount (project_id, hour, outcome, count)
 SELECT %(project)s, date_trunc('hour', %(end)s::timestamptz) - h * interval '1 hour', outcome, 100 + h
 FROM generate_series(0, 719) h, unnest(ARRAY['accepted', 'duplicate', 'invalid', 'conflict', 'request:401']) outcome
+"""
+CHECKPOINTS = f"""
+UPDATE registry_checkpoint SET created_at = {made("%(turns)s::float8 * (version - 1) / %(versions)s")}
+WHERE project_id = %(project)s
 """
 SAMPLES = """
 INSERT INTO rl_online_batchsample (project_id, batch_id, turn_ref, session_ref, label_id, slice, reward, baseline)

@@ -31,7 +31,7 @@ RL, KTO = "rl", "kto"
 LIVE_SOURCES = ("production", "simulated")
 KTO_SOURCES = (*LIVE_SOURCES, "import")
 FINISHED = ("stop", "length", "tool_calls")  # an answer cut off by a fault or a leaving client was nobody's choice
-RECENT_BATCHES = 4  # beyond the lag, so that a correction that comes too late is still seen and counted
+RECENT_BATCHES = 4  # beyond the lag, so that a turn or a correction that comes too late is still seen and counted
 SPARE = 32  # turns looked at beyond those that are missing
 PENALTIES = ("presence_penalty", "frequency_penalty")
 
@@ -124,14 +124,15 @@ def collect(line: Line, spec: RewardSpec, *, kind: str, max_lag: int, max_turns:
 
     Pages ask this all the time, so no more turns are looked at than four times as many.
     """
-    newest = _unspent(line, kind).order_by("-settled_at", "-turn_id").values_list(*(one.name for one in fields(Look)))
+    newest = _unspent(line, kind, max_lag).order_by("-settled_at", "-turn_id")
+    columns = [one.name for one in fields(Look)]
     found: list[Candidate] = []
     dropped: Counter[str] = Counter()
     rewards: dict[tuple[object, ...], Reward] = {}  # by what they rest on
     num_seen, most = 0, 4 * max_turns
     while num_seen < most and (missing := max_turns - len(found)):
         size = min(most - num_seen, missing + max(SPARE, missing // 8))  # few are left out as a rule
-        turns = [Look(*row) for row in newest[num_seen : num_seen + size]]
+        turns = [Look(*row) for row in newest.values_list(*columns)[num_seen : num_seen + size]]
         scores = scores_of([turn.turn_id for turn in turns])
         for turn in turns:
             reason = fault_of(turn, line, kind=kind, max_lag=max_lag)
@@ -161,7 +162,7 @@ def num_unspent(line: Line, *, max_lag: int, at_most: int) -> int:
     Never fewer than `collect` would find for RL, and counted without reading one of them.
     """
     versions = [checkpoint.version for checkpoint in line.checkpoints[: max_lag + 1]]
-    return _unspent(line, RL).filter(version__in=versions).order_by().values("pk")[:at_most].count()
+    return _unspent(line, RL, max_lag).filter(version__in=versions).order_by().values("pk")[:at_most].count()
 
 
 def whole(candidates: Sequence[Candidate]) -> list[Whole]:
@@ -347,14 +348,20 @@ def user_hash(project_id: UUID, user: str | None) -> str | None:
     return None if user is None else hashlib.sha256(f"{project_id}:{user}".encode()).hexdigest()
 
 
-def _unspent(line: Line, kind: str) -> QuerySet[Turn]:
-    """Settled turns that no batch has taken."""
+def _unspent(line: Line, kind: str, max_lag: int) -> QuerySet[Turn]:
+    """Settled turns that no batch has taken.
+
+    Where every turn is learnt from, the next one to look at lies beyond all that ever were. So for RL none is looked at
+    that had settled before the line's checkpoints of now: what these answered settled after they were made.
+    """
     spent = BatchSample.objects.filter(turn_ref=OuterRef("turn_id"), is_correction=False)
     turns = Turn.objects.filter(~Exists(spent), settled_at__isnull=False, label__isnull=False)
     if kind == KTO:
         is_import = Q(source="import") & (Q(model__isnull=False) | Q(policy=line.policy.name))
         return turns.filter(Q(policy=line.policy.name, source__in=LIVE_SOURCES) | is_import)
-    return turns.filter(policy=line.policy.name, source__in=LIVE_SOURCES)
+    turns = turns.filter(policy=line.policy.name, source__in=LIVE_SOURCES)
+    recent = line.checkpoints[: max_lag + RECENT_BATCHES + 1]
+    return turns if len(recent) == len(line.checkpoints) else turns.filter(settled_at__gte=recent[-1].created_at)
 
 
 def _with_labels(turns: QuerySet[Turn]) -> QuerySet[Turn]:

@@ -2,11 +2,12 @@
 
 import pytest
 from django.conf import settings
+from django.utils import timezone
 
 from feedback.models import Turn
 from feedback.services.review import Answer, respond, undo
 from feedback.services.review_queue import raise_flag
-from registry.models import Deployment
+from registry.models import Checkpoint, Deployment
 from registry.tenancy import tenant
 from rl_online import collecting
 from rl_online.models import BatchSample, LearningPlan, UpdateState
@@ -122,6 +123,23 @@ def test_a_turn_older_than_the_lag_is_dropped_and_counted(judged, collect, promo
     assert rewards(collect(max_lag=1)) == {"old": 0.75, "new": 0.75}
     assert rewards(collect(max_lag=0)) == {"new": 0.75}
     assert collect(max_lag=0).dropped == {"too old": 1}
+
+
+def test_of_a_long_line_no_turn_is_looked_at_that_settled_before_its_recent_checkpoints(project, policy, judged):
+    judged("accept", id="before")
+    later = timezone.now()
+    judged("accept", id="since", version=2)
+
+    def found(num_checkpoints: int) -> collecting.Collected:
+        line = [Checkpoint(version=num_checkpoints - lag, created_at=later) for lag in range(num_checkpoints)]
+        with tenant(project.id):
+            return collecting.collect(
+                collecting.Line(policy=policy, checkpoints=line), SPEC, kind="rl", max_lag=4, max_turns=8
+            )
+
+    assert found(9).dropped == {"too old": 2}, "the whole line is recent, so nothing is bounded"
+    assert found(10).dropped == {"too old": 1}
+    assert rewards(found(6)) == {"since": 0.75}
 
 
 def test_turns_of_an_abandoned_branch_are_not_trained_on(project, policy, judged, collect, promoted):
