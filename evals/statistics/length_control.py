@@ -17,7 +17,8 @@ from evals.statistics.estimate import CONFIDENCE, Estimate, unknown
 from evals.statistics.means import estimate_mean
 
 MAX_STEPS = 200
-CLOSE_ENOUGH = 1e-12
+CLOSE_ENOUGH = 1e-9  # of a Newton step: the next one would be its square
+MOST_UNEVEN = 1e12  # condition of a curvature whose inverse is still worth something
 
 Vector = NDArray[np.float64]
 
@@ -94,7 +95,7 @@ def _maximum(design: Vector, preference: Vector) -> Vector | None:
     for _ in range(MAX_STEPS):
         chance = expit(design @ weights)
         curvature = design.T @ (design * (chance * (1 - chance))[:, None])
-        if np.linalg.cond(curvature) > 1 / CLOSE_ENOUGH:
+        if np.linalg.cond(curvature) > MOST_UNEVEN:
             return None
         step = np.linalg.solve(curvature, design.T @ (preference - chance))
         longest = float(np.abs(step).max())

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
 
-MIN_N = 100  # fewer estimate their own error too badly for "at any time"
+MIN_N = 100  # observations, or clusters of them; fewer estimate their own error too badly for "at any time"
 
 Numbers = NDArray[np.float64]
 
@@ -42,8 +42,9 @@ def look(effect: Estimate, *, tau: float, min_n: int = MIN_N, confidence: float 
     if tau <= 0:
         raise ValueError(f"tau is {tau}; give the size of effects you expect, above 0")
     why = effect.undefined
-    if effect.value is not None and effect.n < min_n:
-        why = f"{effect.n} of the {min_n} observations that a running error needs"
+    independent = effect.n if effect.num_clusters is None else min(effect.n, effect.num_clusters)
+    if effect.value is not None and independent < min_n:
+        why = f"{independent} of the {min_n} independent observations that a running error needs"
     elif effect.value is not None and not effect.se:
         why = why or "what never varied says nothing about the error"
     if why or effect.value is None or effect.se is None:

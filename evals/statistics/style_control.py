@@ -15,9 +15,11 @@ from scipy.sparse import csr_matrix, hstack
 from scipy.special import expit, ndtri
 
 from evals.statistics.battles import Battles, Numbers
-from evals.statistics.bradley_terry import CLOSE_ENOUGH, MAX_STEPS
 from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
 
+MAX_STEPS = 100
+CLOSE_ENOUGH = 1e-9  # of a Newton step: the next one would be its square
+MOST_UNEVEN = 1e12  # condition of a curvature whose inverse is still worth something
 RIDGE = 0.5  # FastChat's, on strengths and style alike
 
 
@@ -107,7 +109,7 @@ def _maximum(design: csr_matrix, result: Numbers, num_names: int, ridge: float) 
     for _ in range(MAX_STEPS):
         chance = expit(design @ values)
         curvature = _curvature(design, chance, num_names, ridge)
-        if np.linalg.cond(curvature) > 1e12:
+        if np.linalg.cond(curvature) > MOST_UNEVEN:
             return None
         factor = cho_factor(curvature)
         step = cho_solve(factor, design.T @ (result - chance) - ridge * values)

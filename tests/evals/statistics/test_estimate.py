@@ -48,6 +48,6 @@ def test_nan_is_no_number():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_values_that_are_no_numbers_are_refused_by_their_place(value):
+def test_row_2_values_that_are_no_numbers_are_refused_by_their_place(value):
     with pytest.raises(ValueError, match=r"value 1 is .*not known is None"):
         scored([1.0, value])

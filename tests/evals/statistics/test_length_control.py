@@ -114,6 +114,19 @@ def test_a_fit_without_regulariser_gives_the_reference_values(samples, preferenc
     assert weights == pytest.approx(expected["noreg_w"], abs=1e-3)
 
 
+@pytest.mark.parametrize(("model", "rate"), [("FuseChat-Gemma-2-9B-Instruct", 70.117), ("claude-2", 27.013)])
+def test_a_fit_is_another_number_than_the_board(board, preferences, difficulty, model, rate):
+    rows = preferences[model]
+    found = fit(
+        [float(row["preference"]) - 1 for row in rows],
+        length_baseline=[int(row["len_1"]) for row in rows],
+        length_model=[int(row["len_2"]) for row in rows],
+        difficulty=[difficulty[row["sha1_12"]] for row in rows],
+    )
+    assert 100 * found.rate.value == pytest.approx(rate, abs=1e-3)
+    assert abs(100 * found.rate.value - float(board[model]["length_controlled_winrate"])) > 0.05
+
+
 def test_the_fit_equals_statsmodels():
     rng = np.random.default_rng(6)
     baseline, model, hard = rng.integers(50, 900, 300), rng.integers(50, 900, 300), rng.normal(size=300)

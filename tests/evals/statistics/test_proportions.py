@@ -103,3 +103,8 @@ def test_shares_that_cannot_be_are_refused():
         wilson(3, 2)
     with pytest.raises(ValueError, match="1 outcomes came with 2 clusters"):
         wilson_clustered([True], ["a", "b"])
+
+
+def test_users_who_all_accepted_are_independent_as_far_as_anyone_can_see():
+    share = wilson_clustered([True] * 6, ["a", "a", "b", "b", "c", "c"])
+    assert (share.effective_n, share.low) == (6.0, wilson(6, 6).low)

@@ -45,7 +45,11 @@ def test_a_strong_effect_is_decided_and_leaves_0_outside():
 @pytest.mark.parametrize(
     ("effect", "why"),
     [
-        (around(0.1, 0.05, n=99), "99 of the 100 observations that a running error needs"),
+        (around(0.1, 0.05, n=99), "99 of the 100 independent observations that a running error needs"),
+        (
+            around(0.1, 0.05, n=5000, num_clusters=12),
+            "12 of the 100 independent observations that a running error needs",
+        ),
         (around(0.1, 0.0, n=500), "what never varied says nothing about the error"),
         (unknown("no data"), "no data"),
     ],

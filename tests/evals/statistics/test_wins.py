@@ -12,7 +12,7 @@ def test_ties_are_half_a_win_and_shrink_the_error():
     assert (rate.wins, rate.ties, rate.losses) == (6, 3, 1)
 
 
-def test_undecided_judgements_stay_outside_the_rate():
+def test_row_23_judgements_that_cannot_be_read_stay_outside_the_rate_and_are_no_ties():
     rate = win_rate([1, None, None, 0])
     assert (rate.rate, rate.undecided) == (0.5, 2)
 
