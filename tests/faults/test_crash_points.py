@@ -4,9 +4,11 @@ One product is set up and stopped; every run starts from a clone of it, takes th
 until its update is promoted. Rows and weights of a run that was killed on its way must equal those of one that was not.
 """
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +230,48 @@ def test_killed_at_every_named_point_the_loop_ends_the_same(points, start, templ
     with start(CRASH_AT=",".join(points), CRASH_LOG=str(log)) as strop:
         ended = run_loop(strop, template[1])
     assert sorted(log.read_text().split()) == sorted(points)
+    assert ended == uninterrupted
+
+
+KEEP_LITTLE = """
+from registry.services import all_projects, change_project_settings
+from registry.tenancy import tenant
+project = all_projects()[0]
+with tenant(project.id):
+    change_project_settings(project, actor="test", keep_checkpoints=1, keep_rebuildable=1, keep_batches=1)
+"""
+COLLECT = """
+import sys
+from pathlib import Path
+from registry.services import all_projects
+from rl_online.services import retention
+from rl_online.services.disposal import Report, dispose_orphans
+project, times = all_projects()[0], 0
+while not Path(sys.argv[1]).exists():
+    report = Report(is_dry_run=False)
+    retention.collect(project.id, actor="test", report=report)
+    dispose_orphans(report)
+    times += 1
+print(times)
+"""
+
+
+def test_collecting_all_the_time_takes_nothing_from_an_update_and_its_proof(start, template, uninterrupted, tmp_path):
+    """The strictest settings, without a pause, while a batch is sealed, an update trains and the gate measures."""
+    over = tmp_path / "over"
+    with start() as strop:
+        strop.run_python(KEEP_LITTLE)
+        old = strop.home.checkpoints / strop.rows("SELECT id::text FROM registry_policy")[0][0] / ".v000009.x.tmp"
+        old.mkdir()
+        os.utime(old, (0, 0))
+        with ThreadPoolExecutor(1) as pool:
+            collecting = pool.submit(strop.run_python, f"import sys; sys.argv = ['', {str(over)!r}]\n{COLLECT}")
+            try:
+                ended = run_loop(strop, template[1])
+            finally:
+                over.touch()
+            assert int(collecting.result(60)) > 20
+        assert not old.exists(), "it does collect what nobody needs"
     assert ended == uninterrupted
 
 
