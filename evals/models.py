@@ -10,8 +10,8 @@ from registry.tenancy import TenantModel
 class Benchmark(TenantModel):
     """A named, versioned problem set; immutable once it has problems and a digest.
 
-    One that came in with a run from elsewhere says so in `origin`. It has no digest and grows with the runs on it, which
-    may each hold a part of it. Its `version` counts here; the writer's own is `origin_version`.
+    One that came in with a run from elsewhere says so in `origin`. It has no digest and grows with the runs on it, each
+    of which may hold a part of it. Its `version` counts here; the writer's own is `origin_version`.
     """
 
     name = models.CharField(max_length=200)

@@ -11,7 +11,7 @@ from evals.refs import BenchmarkRef, ProblemRef, benchmark_ref
 from evals.scorers.scorer import ProblemSpec
 from evals.statistics.means import mean
 from evals.statistics.paired import PairedDifference, paired_difference
-from registry.errors import NotFound
+from registry.errors import InvalidInput, NotFound
 
 REFUSED = "refused"  # in Score.parts: whoever was asked said that the request itself is wrong; it is not asked again
 
@@ -86,7 +86,8 @@ def prompt_of(problem: Problem) -> Prompt:
     """What a completer is asked: the raw text, or the chat."""
     if problem.prompt is not None:
         return problem.prompt
-    assert problem.messages is not None, "run_benchmark refuses benchmarks whose problems have no text"
+    if problem.messages is None:
+        raise InvalidInput(f"problem {problem.problem_id} came in without its text", field="problem")
     return problem.messages
 
 

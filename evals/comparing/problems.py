@@ -9,6 +9,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from django.db.models import F
+
 from evals.comparing.matching import Matching, RunPair
 from evals.models import Score
 
@@ -78,7 +80,7 @@ def read_pairs(matching: Matching) -> list[Paired]:
     """Answers of every matched run, joined on the problem. One query."""
     runs = {run.id: run for pair in matching.pairs for run in (pair.a, pair.b)}
     rows = list(
-        Score.objects.filter(run_id__in=list(runs))
+        Score.objects.filter(run_id__in=list(runs), scorer=F("run__scorer"))
         .order_by("run_id", "problem_id", "repeat")
         .values(
             "run_id", "problem_id", "problem__problem_id", "problem__slices", "status", "value", "latency_ms", "usage",

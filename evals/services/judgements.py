@@ -141,7 +141,11 @@ def _pairs(left: EvalRun, right: EvalRun, judge: JudgeVersion, *, limit: int) ->
 
 
 def _answers(run: EvalRun) -> dict[int, _Answer]:
-    rows = Score.objects.filter(run=run, repeat=0).exclude(status="error").values_list("problem_id", "output", "value")
+    rows = (
+        Score.objects.filter(run=run, scorer=run.scorer, repeat=0)
+        .exclude(status="error")
+        .values_list("problem_id", "output", "value")
+    )
     return {problem: _Answer(text=output, value=value) for problem, output, value in rows}
 
 

@@ -67,9 +67,6 @@ def run_benchmark(
         sampling=dict(sampling or {}),
         retry_unscored=retry_unscored,
     )
-    without = [key for key, problem in plan.problems.items() if problem.prompt is None and problem.messages is None]
-    if without:
-        raise InvalidInput(f"{benchmark} came in without the text of problem {without[0]}", field="benchmark")
     prompts = {key: prompt_of(problem) for key, problem in plan.problems.items()}
     asked = answers(completer, prompts, sampling or {}, concurrency=concurrency, deadline=deadline)
     with closing(asked):
@@ -128,6 +125,9 @@ def _plan(
             benchmark=found, checkpoint=checkpoint, model=model, scorer=scorer, sampling=sampling, source=source or {}
         )
         problems = {problem.problem_id: problem for problem in Problem.objects.filter(benchmark=found).order_by("id")}
+        if source is None:
+            for problem in problems.values():
+                prompt_of(problem)  # one that came in without its text is refused before the run is there
         kept = Score.objects.filter(run=run)
         if retry_unscored:
             kept = kept.exclude(MAY_BE_ASKED_AGAIN)

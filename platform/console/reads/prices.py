@@ -48,7 +48,8 @@ def unpriced_models(cards: Sequence[PriceCard]) -> list[Unpriced]:
     since = timezone.now() - LOOK_BACK
     turns = TurnRollup.objects.filter(hour__gte=since, model__isnull=False).values_list("model")
     judged = JudgeCall.objects.filter(created_at__gte=since).values_list("judge__model")
-    runs = EvalRun.objects.filter(started_at__gte=since, model__isnull=False).values_list("model")
+    made_here = EvalRun.objects.filter(source_key__isnull=True)  # what others ran, others paid
+    runs = made_here.filter(started_at__gte=since, model__isnull=False).values_list("model")
     calls: dict[str, int] = {}
     for rows in (turns.annotate(n=Sum("turns")), judged.annotate(n=Count("id")), runs.annotate(n=Count("id"))):
         for model, n in rows.order_by("-n")[:1000]:

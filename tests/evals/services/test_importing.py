@@ -226,8 +226,10 @@ def test_a_problem_with_another_prompt_than_before_is_told(project):
 
 def test_a_benchmark_without_texts_cannot_be_asked(project):
     report = import_run(project.id, run(result()))
-    with pytest.raises(InvalidInput, match="came in without the text of problem 1"):
+    with pytest.raises(InvalidInput, match="problem 1 came in without its text"):
         run_benchmark(project.id, benchmark=report.benchmark, completer=None, model="n")
+    with tenant(project.id):
+        assert EvalRun.objects.get().model == "m", "no run is made of it"
 
 
 def test_text_that_postgresql_cannot_hold_is_kept_readable(project):
@@ -387,3 +389,17 @@ def test_every_results_file_of_other_tools_imports(project, samples):
     with tenant(project.id):
         assert not EvalRun.objects.exclude(state=RunState.DONE).exists()
     assert {one.outcome for one in import_path(project.id, samples("")).imported} == {"unchanged"}
+
+
+def test_two_imported_runs_are_compared_by_the_scorer_that_stands_for_them(project):
+    from evals.comparing.matching import match_runs
+    from evals.comparing.names import Name
+    from evals.comparing.problems import read_pairs
+
+    for model, score in (("m", 1.0), ("n", 0.0)):
+        both = [result(scorer="match", score=score), result(scorer="f1", score=0.5)]
+        import_run(project.id, run(*both, model=model, claims=[Claim(metric="acc", scorer="match", value=score)]))
+    with tenant(project.id):
+        (paired,) = read_pairs(match_runs(Name.of("m", field="a"), Name.of("n", field="b")))
+        (problem,) = paired.problems
+        assert (problem.a.value, problem.b.value, problem.a.num_repeats) == (1.0, 0.0, 1)
