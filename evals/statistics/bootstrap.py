@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, scored, unknown
+from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, finite, scored, unknown
 
 RESAMPLES = 10_000
 DRAWS_AT_ONCE = 400_000  # what is drawn and added up at once stays in the processor's cache
@@ -149,9 +149,7 @@ def _known(
     values: Sequence[float | None] | Numbers, clusters: Sequence[Hashable] | NDArray[np.int64] | None
 ) -> tuple[Numbers, Sequence[Hashable] | NDArray[np.int64] | None]:
     if isinstance(values, np.ndarray):
-        if not np.isfinite(values).all():
-            raise ValueError(f"value {int(np.flatnonzero(~np.isfinite(values))[0])} is not finite; leave it out")
-        return values.astype(float), clusters
+        return finite(values, what="value"), clusters
     known = scored(values)
     labels = None if clusters is None else [clusters[place] for place, _ in known]
     return np.array([value for _, value in known], dtype=float), labels

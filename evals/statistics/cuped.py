@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evals.statistics.estimate import CONFIDENCE, Estimate, around, unknown
+from evals.statistics.estimate import CONFIDENCE, Estimate, around, finite, unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ def difference_of_arms(
 def _pair(after: Sequence[float], before: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     if len(after) != len(before):
         raise ValueError(f"{len(after)} values after, {len(before)} before; send one of each per user")
-    return np.asarray(after, dtype=float), np.asarray(before, dtype=float)
+    return finite(after, what="value after"), finite(before, what="value before")
 
 
 def _theta(arms: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:

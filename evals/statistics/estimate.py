@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 CONFIDENCE = 0.95
@@ -119,3 +121,12 @@ def scored(values: Sequence[float | None]) -> list[tuple[int, float]]:
         if value is not None and not math.isfinite(value):
             raise ValueError(f"value {place} is {value}; a value that is not known is None")
     return [(place, float(value)) for place, value in enumerate(values) if value is not None]
+
+
+def finite(values: Sequence[float] | NDArray[np.float64], *, what: str) -> NDArray[np.float64]:
+    """As an array; NaN and infinity are refused by their place. What is not known was to be left out before."""
+    numbers = np.asarray(values, dtype=float)
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if len(wrong):
+        raise ValueError(f"{what} {wrong[0]} is {numbers[wrong[0]]}; leave out what is not known")
+    return numbers

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from evals.statistics.estimate import CONFIDENCE, Estimate, unknown
+from evals.statistics.estimate import CONFIDENCE, Estimate, finite, unknown
 from evals.statistics.means import estimate_mean
 
 MAX_STEPS = 200
@@ -45,7 +45,7 @@ def apply_weights(
     weights: Weights, difficulty: Sequence[float], *, confidence: float = CONFIDENCE, label: str = "published weights"
 ) -> LengthControlled:
     """Mean over instructions of logistic(model + difficulty weight * difficulty): the length term is 0."""
-    chance = expit(weights.model + weights.difficulty * np.asarray(difficulty, dtype=float))
+    chance = expit(weights.model + weights.difficulty * finite(difficulty, what="difficulty"))
     rate = estimate_mean(chance.tolist(), confidence=confidence)
     return LengthControlled(rate=rate, weights=weights, label=f"LC ({label})")
 
@@ -63,8 +63,8 @@ def fit(
     Undefined where all answers differ by the same length, where the three terms cannot be told apart, or where no
     finite weights fit best (one side is always preferred).
     """
-    gap = np.asarray(length_baseline, dtype=float) - np.asarray(length_model, dtype=float)
-    preference, hard = np.asarray(preferences, dtype=float), np.asarray(difficulty, dtype=float)
+    gap = finite(length_baseline, what="length") - finite(length_model, what="length")
+    preference, hard = finite(preferences, what="preference"), finite(difficulty, what="difficulty")
     if not len(preference) == len(gap) == len(hard):
         raise ValueError(
             f"{len(preference)} preferences, {len(gap)} lengths, {len(hard)} difficulties: send one of each"

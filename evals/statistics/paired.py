@@ -67,8 +67,7 @@ def paired_difference(
 
     A problem without an entry in `clusters` is a cluster of its own. Raises NothingInCommon when no pair is left.
     """
-    scored_new = {key: value for key, value in new.items() if value is not None}
-    scored_old = {key: value for key, value in old.items() if value is not None}
+    scored_new, scored_old = _scored(new), _scored(old)
     keys = sorted(scored_new.keys() & scored_old.keys())
     if not keys:
         raise NothingInCommon(
@@ -100,6 +99,14 @@ def paired_difference(
         unpaired_se=_unpaired_error(side_new, side_old),
         correlation=_correlation(side_new, side_old),
     )
+
+
+def _scored(scores: Mapping[str, float | None]) -> dict[str, float]:
+    found = {key: value for key, value in scores.items() if value is not None}
+    for key, value in found.items():
+        if not math.isfinite(value):
+            raise ValueError(f"the score of {key} is {value}; one that is not known is None")
+    return found
 
 
 def _unpaired_error(new: list[float], old: list[float]) -> float | None:

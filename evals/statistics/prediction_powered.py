@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evals.statistics.estimate import CONFIDENCE, Estimate, around, unknown
+from evals.statistics.estimate import CONFIDENCE, Estimate, around, finite, unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,8 @@ def prediction_powered_mean(
     """
     if len(labels) != len(judged):
         raise ValueError(f"{len(labels)} labels, {len(judged)} judgements of them; send one of each per item")
-    y, f, g = (np.asarray(values, dtype=float) for values in (labels, judged, judged_unlabelled))
+    y, f = finite(labels, what="label"), finite(judged, what="judgement")
+    g = finite(judged_unlabelled, what="judgement of an unlabelled item")
     n, m = len(y), len(g)
     if min(n, m) < 2:
         nothing = unknown(f"{n} labelled and {m} unlabelled items; two of each are needed", n=n, confidence=confidence)

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix, hstack
 from scipy.special import expit, ndtri
 
 from evals.statistics.battles import Battles, Numbers
-from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
+from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, finite, unknown
 
 MAX_STEPS = 100
 CLOSE_ENOUGH = 1e-9  # of a Newton step: the next one would be its square
@@ -53,7 +53,7 @@ def control(
     """
     columns = []
     for name, values in styles.items():
-        column = np.asarray(values, dtype=float)
+        column = finite(values, what=f"difference in {name}")
         if len(column) != len(played):
             raise ValueError(f"{name} has {len(column)} differences for {len(played)} battles")
         scale = math.sqrt(float((column**2).mean())) if len(column) else 0.0

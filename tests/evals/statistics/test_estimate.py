@@ -1,7 +1,10 @@
 import pytest
 from scipy.stats import norm, t
 
+from evals.statistics.cuped import adjust
 from evals.statistics.estimate import Estimate, Kind, around, scored, unknown
+from evals.statistics.length_control import Weights, apply_weights
+from evals.statistics.prediction_powered import prediction_powered_mean
 
 
 def test_an_estimate_tells_how_much_of_what_was_asked_it_rests_on():
@@ -51,3 +54,19 @@ def test_nan_is_no_number():
 def test_row_2_values_that_are_no_numbers_are_refused_by_their_place(value):
     with pytest.raises(ValueError, match=r"value 1 is .*not known is None"):
         scored([1.0, value])
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("compute", "what"),
+    [
+        (lambda: adjust([1.0, 2.0], [1.0, NAN]), "value before 1 is nan"),
+        (lambda: prediction_powered_mean([1.0, NAN], [1.0, 1.0], [0.0, 1.0]), "label 1 is nan"),
+        (lambda: apply_weights(Weights(model=0, length=0, difficulty=1), [NAN]), "difficulty 0 is nan"),
+    ],
+)
+def test_row_2_no_column_lets_nan_through(compute, what):
+    with pytest.raises(ValueError, match=what):
+        compute()

@@ -138,6 +138,12 @@ def test_where_nothing_differs_there_is_no_p_value_and_no_correlation():
     assert paired_difference({"a": 1}, {"a": 0}).unpaired_se is None
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_row_2_a_score_that_is_no_number_is_refused_by_its_problem(value):
+    with pytest.raises(ValueError, match="the score of b is"):
+        paired_difference({"a": 1.0, "b": value}, {"a": 1.0, "b": 0.0})
+
+
 def test_row_19_other_case_sets_are_no_comparison():
     with pytest.raises(NothingInCommon, match="0 problems in common: 1 scored on one side, 2 on the other"):
         paired_difference({"3": 1.0}, {"1": 1.0, "2": 0.0})
