@@ -19,6 +19,7 @@ the interval counts. Growth is unknown with fewer than four sizes that can be ti
 """
 
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +32,8 @@ from evals.scorers.scorer import ProblemSpec, Score, Status, unscored
 from evals.scorers.source import python_of
 
 REPEATS, MAX_FACTOR = 5, 4  # rounds at first, and how many times that at most
-LIMITS = Limits(wall_s=20.0, cpu_s=8)
+MORE_WITHIN_S = 15.0  # no more rounds are added after so long
+LIMITS = Limits(wall_s=20.0, cpu_s=4)
 SHORTEST_S = 0.0003  # of the reference at the largest size; below it, the clock and the cache decide
 SLACK, SLACK_S = 1.5, 0.001  # times the reference's time around a call, and so much more, is nobody's doing
 FLOOR_S = 0.000005  # what is timed as less counts as this
@@ -72,6 +74,7 @@ class Efficiency:
         empty = f"def {measure['function']}(*args, **kwargs): return None"
         runs: dict[str, list[Execution]] = {"empty": [], "reference": [], "answer": []}
         sources = {"empty": empty, "reference": asked["reference"], "answer": code}
+        deadline = time.monotonic() + MORE_WITHIN_S
         for n in range(1, MAX_FACTOR * self._repeats + 1):
             for who, kept in runs.items():  # in turns, so that a busy machine slows all of them
                 execution = self._measured(sources[who], measure)
@@ -86,7 +89,7 @@ class Efficiency:
                 return _worst(f"its result differs from the reference's at size {size}", runs["answer"][-1].level)
             if n % self._repeats == 0:
                 found = compared(runs["answer"], runs["reference"], runs["empty"])
-                if not found.is_doubtful:
+                if not found.is_doubtful or time.monotonic() > deadline:
                     break
         return replace(judge(found), sandbox_level=runs["answer"][-1].level)
 

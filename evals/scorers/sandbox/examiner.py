@@ -25,7 +25,8 @@ from evals.scorers.sandbox.wire import BadFrame, receive, send
 
 Verdict = dict[str, Any]  # {"outcome", "detail", "results": "1" or "0" for each case, "load_cpu_s", "calls"}
 WAITING, GO = {"waiting": True}, {"go": True}  # of a timed call
-ENOUGH_S = 1.0  # CPU time of a call after which no larger size is asked
+EXACT = 10**15  # floats below it hold every whole number; decimals of larger integers are slow to write
+ENOUGH_S = 0.5  # CPU time of a call after which no larger size is asked
 MAX_DETAIL = 1000  # characters
 OUR_DEPTH = 4 * MAX_DEPTH  # of what we send: a test may wrap what the answer returned
 
@@ -332,7 +333,7 @@ def _measuring(answer: Answer, function: str, *, make: str, sizes: list[int]) ->
         for size, arguments in inputs:
             timed = answer.timed_call(function, arguments)
             costs = {"cpu_s": timed.cpu_s, "around_cpu_s": timed.around_cpu_s}
-            calls.append({"size": size, **costs, "digest": _digest_of(timed.value)})
+            calls.append({"size": size, **costs, "digest": digest_of(timed.value)})
             if timed.cpu_s + timed.around_cpu_s > ENOUGH_S:
                 break
         return {**_verdict("ok", f"{len(calls)} sizes"), "load_cpu_s": load_cpu_s, "calls": calls}
@@ -340,21 +341,23 @@ def _measuring(answer: Answer, function: str, *, make: str, sizes: list[int]) ->
     return exam
 
 
-def _digest_of(value: Any) -> str:
-    """The same for values that are equal up to the ninth digit of a float and the order of a set."""
+def digest_of(value: Any) -> str:
+    """The same for values that are equal, up to the ninth digit of a float, the order of a set and tuples for lists."""
     return hashlib.sha256(json.dumps(_canonical(value)).encode()).hexdigest()[:16]
 
 
 def _canonical(value: Any) -> Any:
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < EXACT):
+        return ["number", str(int(value)) if abs(value) < EXACT else hex(value)]
     if isinstance(value, float):
-        return f"{value:.9g}"
+        return ["number", f"{value:.9g}"]
     if isinstance(value, dict):
         return ["dict", sorted(([_canonical(key), _canonical(item)] for key, item in value.items()), key=repr)]
     if isinstance(value, (set, frozenset)):
         return ["set", sorted((_canonical(item) for item in value), key=repr)]
     if isinstance(value, (list, tuple, Iterator)):
         return [_canonical(item) for item in value]
-    return value if isinstance(value, (str, int, type(None))) else repr(value)
+    return value if isinstance(value, (str, type(None))) else repr(value)
 
 
 def _shown(value: Any) -> str:

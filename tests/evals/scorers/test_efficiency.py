@@ -8,6 +8,7 @@ from evals.scorers.efficiency import Compared, Efficiency, compared, judge
 from evals.scorers.execution import Runner
 from evals.scorers.growth import Interval
 from evals.scorers.sandbox.confinement import Limits
+from evals.scorers.sandbox.examiner import digest_of
 from evals.scorers.sandbox.host import Call, Execution, Outcome, failed
 from evals.scorers.scorer import ProblemSpec, Status
 
@@ -121,6 +122,27 @@ def test_work_done_outside_of_the_call_counts_too():
     empty, reference = [run(0.0, 0.0)] * 2, [run(0.1, 0.5)] * 2
     result = compared([run(0.0, 0.0, around_s=0.516)] * 2, reference, empty)
     assert (result.answer_s, result.reference_s) == pytest.approx((0.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ({3, 1, 2}, {2, 3, 1}, True),
+        ({"b": 1, "a": {2}}, {"a": {2}, "b": 1}, True),
+        (0.1 + 0.2, 0.3, True),
+        ([1, (2, 3)], (1, [2, 3]), True),
+        ([1.0, True, -0.0], [1, 1, 0], True),
+        (10**5000, 10**5000 + 1, False),
+        (float("inf"), float("nan"), False),
+        (0.1, 0.10001, False),
+        ([1, 2], [2, 1], False),
+        ("1", 1, False),
+        ([], None, False),
+        ({1}, [1], False),
+    ],
+)
+def test_results_are_compared_whatever_the_order_of_a_set_and_the_last_digits(one, other, is_same):
+    assert (digest_of(one) == digest_of(other)) is is_same
 
 
 def test_an_answer_like_the_reference_is_about_as_good(sandbox):
