@@ -25,7 +25,7 @@ from evals.scorers.sandbox.wire import BadFrame, receive, send
 
 Verdict = dict[str, Any]  # {"outcome", "detail", "results": "1" or "0" for each case, "load_cpu_s", "calls"}
 WAITING, GO = {"waiting": True}, {"go": True}  # of a timed call
-EXACT = 10**15  # floats below it hold every whole number; decimals of larger integers are slow to write
+EXACT = 10**15  # floats below it hold every whole number
 ENOUGH_S = 0.5  # CPU time of a call after which no larger size is asked
 MAX_DETAIL = 1000  # characters
 OUR_DEPTH = 4 * MAX_DEPTH  # of what we send: a test may wrap what the answer returned
@@ -347,10 +347,10 @@ def digest_of(value: Any) -> str:
 
 
 def _canonical(value: Any) -> Any:
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < EXACT):
-        return ["number", str(int(value)) if abs(value) < EXACT else hex(value)]
-    if isinstance(value, float):
+    if isinstance(value, float) and not (value.is_integer() and abs(value) < EXACT):
         return ["number", f"{value:.9g}"]
+    if isinstance(value, (int, float)):
+        return ["number", hex(int(value))]
     if isinstance(value, dict):
         return ["dict", sorted(([_canonical(key), _canonical(item)] for key, item in value.items()), key=repr)]
     if isinstance(value, (set, frozenset)):
