@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
+from registry.models import Checkpoint
 from registry.tenancy import tenant
 from tests.browser.conftest import Visit
 from tests.browser.test_console import violations
 from tests.console import factories
+from tests.console.trials import make_trial
 from tests.live import LiveStrop, live, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
@@ -221,6 +223,7 @@ def paths(loop, project):
         for row in loop.updates[0].metrics.all():
             row.values |= {"heldout_loss": 0.9 * row.values["loss"], "heldout_kl": 0.4 * row.values["kl"]}
             row.save()
+        made["ended"] = make_trial(Checkpoint.objects.select_related("policy").get(policy=loop.policy, version=3))
         abandoned = factories.make_checkpoint(loop.policy, 7, loop.checkpoints[0], state="retired")
         factories.make_checkpoint(loop.policy, 8, abandoned, state="rejected")
         failed = factories.make_update(
@@ -240,6 +243,7 @@ def paths(loop, project):
         "checkpoints-tree": "/p/editor/checkpoints",
         "gates": "/p/editor/gates",
         "gate": f"/p/editor/gates/{made['report'].pk}",
+        "gate-live": f"/p/editor/gates/{made['ended'].pk}",
         "gate-problems": f"/p/editor/gates/{made['report'].pk}/problems",
         "deployments": "/p/editor/deployments",
         "engines": "/p/editor/engines",
