@@ -31,7 +31,7 @@ def open_draft(name: str, *, description: str = "", is_held_out: bool = True) ->
 
 
 def find_draft(name: str) -> Benchmark | None:
-    return Benchmark.objects.filter(name=name, digest="").order_by("-version").first()
+    return Benchmark.objects.filter(name=name, digest="", origin="").order_by("-version").first()
 
 
 def add_problem(draft: Benchmark, spec: ProblemSpec, *, reference: str | None = None) -> tuple[Problem, bool]:
@@ -66,7 +66,7 @@ def remove_problem(problem: Problem) -> bool:
 
 def close_draft(name: str, *, actor: str) -> Benchmark:
     """Freeze the draft's problems. Raises InvalidInput for an empty one, Conflict when there is no draft."""
-    draft = Benchmark.objects.select_for_update().filter(name=name, digest="").order_by("-version").first()
+    draft = Benchmark.objects.select_for_update().filter(name=name, digest="", origin="").order_by("-version").first()
     if draft is None:
         raise Conflict(f"{name} has no draft; a new one opens with the next problem")
     specs = [spec_of(problem) for problem in draft.problems.all()]

@@ -403,3 +403,13 @@ def test_two_imported_runs_are_compared_by_the_scorer_that_stands_for_them(proje
         (paired,) = read_pairs(match_runs(Name.of("m", field="a"), Name.of("n", field="b")))
         (problem,) = paired.problems
         assert (problem.a.value, problem.b.value, problem.a.num_repeats) == (1.0, 0.0, 1)
+
+
+def test_a_benchmark_that_came_in_is_no_draft_of_ours(project):
+    from evals.services.drafts import find_draft, open_draft
+
+    report = import_run(project.id, run(result()))
+    name = report.benchmark.partition("@")[0]
+    with tenant(project.id):
+        assert find_draft(name) is None
+        assert open_draft(name).version == 2
