@@ -40,3 +40,10 @@ def test_a_link_of_a_deactivated_user_opens_nothing(owner):
     owner.is_active = False
     owner.save()
     assert signin.redeem(token) is None
+
+
+def test_a_previews_head_does_not_use_the_link_up(client, owner):
+    link = f"/sign-in/{signin.sign_in_token(owner)}"
+    assert client.head(link).status_code == 405
+    client.get(link)
+    assert client.session["_auth_user_id"] == str(owner.pk)

@@ -7,7 +7,7 @@ from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_GET, require_safe
 
 from registry.selectors import memberships
 from registry.signin import redeem
@@ -19,7 +19,7 @@ class SignIn(LoginView):
 
 
 @never_cache
-@require_safe
+@require_GET  # a preview's HEAD must not use the link up
 def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
     """A one-time link, from the terminal or from an owner of a project."""
     user = redeem(token)
