@@ -8,10 +8,12 @@ class EvalsConfig(AppConfig):
         from django.conf import settings
 
         from evals.scorers.execution import Runner
-        from evals.services import anchors, canaries, retries
+        from evals.services import anchors, canaries, retries, uploads
         from jobs import handlers
 
         Runner.allow_none = settings.SANDBOX_ALLOW_NONE
         handlers.register(canaries.CANARY_JOB, canaries.canaries_job, queue="judge")
         handlers.register(retries.RETRY_JOB, retries.retry_job, queue="judge")
         handlers.register(anchors.ANCHOR_JOB, anchors.anchor_job, queue="judge")
+        handlers.register(uploads.UPLOAD_JOB, uploads.upload_job)
+        handlers.schedule("evals.forget-uploads", 3600, uploads.forget_uploads)

@@ -56,6 +56,10 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
     (
         "Evaluate",
         (
+            Place(
+                url="evals", title="Benchmark runs", icon="columns", key="l",
+                also=("eval-run", "eval-problem", "eval-uploaded", "leaderboard"),
+            ),
             Place(url="compare", title="Compare", icon="compare", key="m"),
             Place(url="win-rates", title="Win rates", icon="grid", key="w"),
             Place(url="judges", title="Judges", icon="scale", key="j", also=("judge",)),

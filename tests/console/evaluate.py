@@ -13,7 +13,9 @@ from django.utils import timezone
 
 from evals.judging.judge import Judge, Protocol
 from evals.models import Benchmark, CanaryRun, Comparison, EvalRun, JudgeCall, JudgeVersion, LiveRating, Problem, Score
+from evals.services.uploads import UPLOAD_JOB
 from feedback.services.rollups import count_all_dirty
+from jobs.services import enqueue
 from registry.models import PriceCard
 from registry.tenancy import current_project_id, tenant
 
@@ -168,6 +170,15 @@ def make_facts(project: Any) -> dict[str, Any]:
         rating = make_rating(make_judge("marks", "judge-small", protocol="pointwise"), "turn-1")
         comparison = make_judgement(judge, problem, "left")
         return {"problem": problem.pk, "judge": judge.pk, "comparison": comparison.pk, "rating": rating.pk}
+
+
+def make_run_facts(project: Any) -> dict[str, Any]:
+    """A finished run with its benchmark, and an upload that waits for a worker."""
+    with tenant(project.id):
+        run = make_run(make_benchmark("listed", size=3), "gpt-x")
+        payload = {"folder": "gone", "names": ["run.json"], "format": None}
+        upload = enqueue(UPLOAD_JOB, project_id=project.id, payload=payload)
+        return {"eval_run": run.pk, "benchmark": run.benchmark_id, "upload": upload}
 
 
 def make_evaluated(loop: Any) -> dict[str, Any]:

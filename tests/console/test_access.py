@@ -101,11 +101,18 @@ TABLE = {
     "gates": Row(EVERYONE),
     "gate": Row(EVERYONE, {"report": "report"}),
     "gate-problems": Row(EVERYONE, {"report": "report"}),
+    "gate-reopen": Row(ENGINEERS, {"report": "report"}, post={}),
     "deployments": Row(EVERYONE),
     "canary-start": Row(ENGINEERS, {"policy": "policy"}, post={"checkpoint": "editor@3", "percent": "5"}),
     "canary-share": Row(ENGINEERS, {"policy": "policy"}, post={"percent": "5"}),
     "canary-stop": Row(ENGINEERS, {"policy": "policy"}, post={}),
     "engines": Row(EVERYONE),
+    "evals": Row(EVERYONE),
+    "eval-run": Row(EVERYONE, {"run": "eval_run"}),
+    "eval-problem": Row(EVERYONE, {"problem": "problem"}),
+    "leaderboard": Row(EVERYONE, {"benchmark": "benchmark"}),
+    "eval-upload": Row(UNSEEN, post={}),  # without a file
+    "eval-uploaded": Row(EVERYONE, {"job": "upload"}),
     "compare": Row(EVERYONE),
     "compare-problem": Row(dict.fromkeys(EVERYONE, 302), {"problem": "problem"}),  # without sides: choose them
     "win-rates": Row(EVERYONE),
@@ -189,6 +196,7 @@ def facts(loop, project):
         "job": factories.make_given_up_job(project).pk,
         **factories.make_recipes(project),
         **factories.make_train_facts(loop),
+        **evaluate.make_run_facts(project),
     }
 
 

@@ -14,6 +14,7 @@ from console.keyset import Place, ordered_chunk
 from console.listing import Asked, ExportOf, Found, show_list
 from console.lists.alarms import ALARMS
 from console.lists.audit import AUDIT
+from console.lists.evals import EVALS
 from console.lists.flags import FLAGS
 from console.lists.gates import GATES
 from console.lists.sessions import SESSIONS
@@ -29,7 +30,7 @@ from registry.models import Member
 from registry.selectors import memberships
 from registry.tenancy import tenant
 
-EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT)}
+EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT, EVALS)}
 PAGE_TABLES = {table.name: table for table in (*compare.TABLES, *costs.TABLES, *win_rates.TABLES)}
 
 
