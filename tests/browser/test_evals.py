@@ -1,0 +1,60 @@
+"""Benchmark runs in Chromium: both themes, a phone's width, axe, and a file that is sent and found again."""
+
+import pytest
+
+from evals.models import EvalRun, Problem
+from evals.services.importing import import_path
+from registry.tenancy import tenant
+from tests.browser.test_evaluate import faults_of
+from tests.console import evaluate
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+LOG = "gen_v0.3.285_epochs2_nan.json"
+
+
+@pytest.fixture
+def paths(project, samples):
+    brought_in = import_path(project.id, samples("inspect") / LOG).imported[0].id
+    with tenant(project.id):
+        gate = evaluate.make_benchmark()
+        run = evaluate.make_run(gate, "editor@1", solves=0.45)
+        evaluate.make_run(gate, "gpt-5", solves=0.5)
+        evaluate.make_run(gate, "editor@2", solves=0.95)
+        problem = Problem.objects.filter(benchmark=gate).first()
+    return {
+        "evals": "/p/editor/evals",
+        "eval-run": f"/p/editor/evals/{run.pk}",
+        "eval-run-imported": f"/p/editor/evals/{brought_in}",
+        "leaderboard": f"/p/editor/evals/benchmarks/{gate.pk}",
+        "eval-problem": f"/p/editor/evals/problems/{problem.pk}",
+    }
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths, theme, width):
+    assert faults_of(visit("owner", theme=theme, width=width), paths, f"{theme}-{width}") == {}
+
+
+def test_a_file_is_sent_from_the_empty_page_and_its_run_opened(visit, engineer, project, samples):
+    visitor = visit("engineer")
+    assert faults_of(visitor, {"evals-empty": "/p/editor/evals"}, "light-1280") == {}
+    visitor.page.set_input_files("#upload-files", samples("inspect") / LOG)
+    visitor.page.click("form[data-upload] button")
+    visitor.page.wait_for_selector("#upload-outcome table")
+    visitor.shoot("evals-uploaded")
+    visitor.page.click("#upload-outcome tbody a")
+    visitor.page.wait_for_selector("#claims")
+    with tenant(project.id):
+        assert visitor.page.url.endswith(str(EvalRun.objects.get().pk))
+    assert visitor.complaints == []
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_place(visit, engineer, project, tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    visitor = visit("engineer")
+    visitor.open("/p/editor/evals")
+    visitor.page.set_input_files("#upload-files", tmp_path / "notes.txt")
+    visitor.page.click("form[data-upload] button")
+    said = visitor.page.wait_for_selector("#upload-outcome [role=alert]").text_content()
+    assert "notes.txt" in said and "no format is recognised" in said
