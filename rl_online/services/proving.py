@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +32,7 @@ from rl_online.services.holdings import first_checkpoint, is_held, load_error
 from rl_online.services.judging import JUDGE_JOB
 from rl_online.services.plans import gate_limits, gate_sampling
 from rl_online.services.promotion import promote
+from rl_online.services.reopening import opened_at
 from rl_online.services.runs import PROVE_JOB, superseded
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Proof:
     plan: LearningPlan
     limits: Limits
     rounds: int
+    opened_at: datetime  # when it was first asked, or asked anew by a person
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
@@ -88,13 +90,15 @@ def proof_of(run_id: UUID) -> Proof | None:
     plan = LearningPlan.objects.get(policy=run.policy)
     serving = Deployment.objects.select_related("checkpoint__policy").get(policy=run.policy, alias="default").checkpoint
     first = first_checkpoint(run.policy_id)
+    opened = opened_at(run.checkpoint)
     return Proof(
         run=run,
         candidate=run.checkpoint,
         arms={"serving": serving} | ({"first": first} if first.id != serving.id else {}),
         plan=plan,
         limits=gate_limits(plan),
-        rounds=1 + GateReport.objects.filter(run=run, decision=Kind.EXTEND).count(),
+        rounds=1 + GateReport.objects.filter(run=run, decision=Kind.EXTEND, created_at__gte=opened).count(),
+        opened_at=opened,
     )
 
 
@@ -226,7 +230,7 @@ def _refusal(proof: Proof) -> str | None:
         return moved
     if proof.plan.gate_benchmark is None:
         return "no gate benchmark is set, so nothing is proved; a person may promote it with a reason"
-    if timezone.now() - proof.candidate.created_at > PATIENCE and not is_held(proof.candidate):
+    if timezone.now() - proof.opened_at > PATIENCE and not is_held(proof.candidate):
         error = load_error(proof.candidate)
         return f"no engine held it within {PATIENCE.seconds // 60} minutes" + (f": {error}" if error else "")
     return None
@@ -264,7 +268,7 @@ def _answers_of(job: ClaimedJob, proof: Proof, checkpoint: Checkpoint, deadline:
     with tenant(job.project_id):
         summary = evals_selectors.summary(run)
     num_missing = summary.num_errors + summary.num_infra - summary.num_refused
-    if num_missing and timezone.now() - proof.candidate.created_at < RETRY_FOR:
+    if num_missing and timezone.now() - proof.opened_at < RETRY_FOR:
         raise NotYet(2, f"{num_missing} answers of {checkpoint} are asked for again")
     return run
 
@@ -277,7 +281,7 @@ def _end_proof(run: UpdateRun, kind: Kind) -> None:
     run.timings = {
         **timings,
         "publish": round(timings.get("publish", 0.0) + fetch_s, 3),
-        "prove": round((now - run.checkpoint.created_at).total_seconds() - fetch_s, 3),
+        "prove": round((now - opened_at(run.checkpoint)).total_seconds() - fetch_s, 3),
         "total": round((now - run.created_at).total_seconds(), 3),
     }
     plan = LearningPlan.objects.get(policy=run.policy)

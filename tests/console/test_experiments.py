@@ -10,7 +10,7 @@ from django.utils import timezone
 from registry.models import Checkpoint
 from registry.tenancy import tenant
 from rl_online.gate import Arm, Evidence, Guard, Half, Limits, decide
-from rl_online.models import CanaryLook, GateReport
+from rl_online.models import CanaryLook, GateReport, UpdateRun
 from rl_online.services import live_experiments, plans
 from rl_online.services.canaries import start_canary
 from tests.console import factories
@@ -124,3 +124,18 @@ def test_guards_and_what_can_be_seen_stand_in_the_gates_report(as_owner, project
     html = get(as_owner, "gate", report=report.pk)
     assert "Guards" in html and "output tokens" in html and "+50.0" in html and "only shown" in html
     assert "Can see" in html and "upright strokes: the margin of each" in html
+
+
+def test_an_engineer_reopens_a_held_candidate_from_its_report(as_engineer, project, loop):
+    with tenant(project.id):
+        report = GateReport.objects.select_related("run").get(decision="hold")
+    assert "Ask again" not in get(as_engineer, "gate", report=report.pk)  # another update is in training
+    with tenant(project.id):
+        UpdateRun.objects.filter(state="training").update(state="cancelled")
+    assert "Ask again" in get(as_engineer, "gate", report=report.pk)
+    address = reverse("console:gate-reopen", kwargs={"project": "editor", "report": report.pk})
+    said = as_engineer.post(address, {"reason": "the sandbox was broken"}, follow=True).content.decode()
+    assert "The gate is asked again about" in said and "Ask again" not in said
+    with tenant(project.id):
+        report.run.refresh_from_db()
+        assert report.run.state == "proving"

@@ -4,15 +4,18 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
 
 from console import plots
-from console.access import MemberRequest, member_required
+from console.access import MemberRequest, carry_out, member_required
 from console.listing import show_list
 from console.lists.gates import GATES
 from console.reads import gates as reads
 from console.reads import updates as update_reads
+from registry.models import Role
 from rl_online.models import GateReport
+from rl_online.services.reopening import objection_to_reopening, reopen
 
 
 @require_safe
@@ -41,8 +44,21 @@ def gate(request: MemberRequest, report: int) -> HttpResponse:
             "judged": reads.judged_pairs(found),
             "settings": update_reads.settings_of(found.run.config) if found.run else [],
             "events": reads.acts_on(found),
+            "may_reopen": objection_to_reopening(found) is None,
         },
     )
+
+
+@require_POST
+@member_required(Role.ENGINEER)
+def gate_reopen(request: MemberRequest, report: int) -> HttpResponse:
+    found = reads.find_report(report)
+
+    def act() -> str:
+        reopen(found, actor=request.user.get_username(), reason=request.POST.get("reason", "").strip())
+        return f"The gate is asked again about {found.checkpoint}; this report stays."
+
+    return carry_out(request, act, back=reverse("console:gate", args=[request.member.project.slug, report]))
 
 
 @require_safe
