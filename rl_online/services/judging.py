@@ -15,6 +15,7 @@ from evals.models import EvalRun, RunState
 from evals.services.completers import judge_completer
 from evals.services.judgements import judge_pairs
 from evals.services.judges import duty_of, judges_itself, version_of
+from evals.services.ratings import ITSELF
 from jobs.services import ClaimedJob, NotYet
 from registry.models import Checkpoint
 from registry.tenancy import tenant
@@ -42,7 +43,12 @@ def judge_job(job: ClaimedJob) -> None:
         judge = judge_of(project_id, base)
         version = version_of(judge)
         is_refused = judges_itself(version, str(report.checkpoint)) and not duty_of(version).may_judge_itself
-    if runs is None or limit == 0 or is_refused:
+    if runs is None or limit == 0:
+        return
+    if is_refused:
+        with job.effect(), tenant(project_id):
+            said = {"name": judge.name, "model": judge.model, "win_rate": None, "refused": ITSELF}
+            GateReport.objects.filter(id=report.id).update(judge=said)
         return
     if not is_ready and timezone.now() - report.created_at > PATIENCE:
         return

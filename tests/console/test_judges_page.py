@@ -11,6 +11,7 @@ from evals.services.judges import change_duty, create_panel
 from jobs.models import Job
 from registry.models import AuditEvent
 from registry.tenancy import tenant
+from rl_online.models import GateReport
 from tests.console import evaluate
 
 URL = "http://127.0.0.1:9/v1"
@@ -241,3 +242,19 @@ def test_ratings_are_filtered_by_their_state(as_owner, marks, project):
         evaluate.make_rating(marks, "turn-late", None)
     html = words(as_owner.get(address("judge", judge=marks.pk) + "?state=error"))
     assert "turn-late" in html and "turn-3 " not in html.partition("Ratings")[2]
+
+
+def test_a_gate_whose_judge_was_refused_says_so(as_owner, loop, project):
+    with tenant(project.id):
+        report = GateReport.objects.order_by("pk").last()
+        report.judge = {
+            "name": "base",
+            "model": "editor@1",
+            "win_rate": None,
+            "refused": "a policy may not judge itself",
+        }
+        report.save()
+    assert "not judged by editor@1: a policy may not judge itself" in words(
+        as_owner.get(address("gate", report=report.pk))
+    )
+    assert as_owner.get(address("gates")).status_code == 200

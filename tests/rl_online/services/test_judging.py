@@ -1,0 +1,45 @@
+"""The judge after the gate: the policy's own base is not asked unless a person has allowed it."""
+
+import pytest
+
+from evals.models import Comparison, EvalRun, JudgeVersion
+from evals.scorers.scorer import ProblemSpec
+from evals.services.benchmarks import create_benchmark
+from jobs.models import Job
+from jobs.services import claim, enqueue, run
+from registry.services import register_checkpoint
+from registry.tenancy import tenant
+from rl_online.models import GateReport, LearningPlan
+from rl_online.services.judging import JUDGE_JOB
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def report(project, policy) -> GateReport:
+    """Of editor@2 against editor@1, both measured."""
+    tests = {"function": "f", "cases": [{"args": [1], "expected": 1}]}
+    gate = create_benchmark(project.id, "gate", [ProblemSpec(id="p", prompt="def f(", tests=tests)], version=1)
+    with tenant(project.id):
+        LearningPlan.objects.filter(policy=policy).update(gate_benchmark="gate@1")
+        candidate = register_checkpoint(
+            policy, version=2, parent=policy.checkpoints.get(version=1), tree_digest="2" * 64,
+            folder=f"{policy.id}/v000002", num_bytes=1, optimizer_step=1, actor="test",
+        )  # fmt: skip
+        for name in ("editor@1", "editor@2"):
+            EvalRun.objects.create(benchmark=gate, checkpoint=name, scorer="unit_tests", state="done")
+        evidence = {"findings": [{"role": "serving", "checkpoint": "editor@1"}]}
+        return GateReport.objects.create(checkpoint=candidate, decision="promote", reasons=[], evidence=evidence)
+
+
+def test_the_base_does_not_judge_its_own_policy_and_the_report_says_why(project, report, settings):
+    settings.JUDGE_URL = ""
+    with tenant(project.id):
+        enqueue(JUDGE_JOB, project_id=project.id, payload={"report": report.id})
+    run(claim(Job.objects.get(kind=JUDGE_JOB).id, "test"))
+    with tenant(project.id):
+        judge = GateReport.objects.get(id=report.id).judge
+        assert (judge["model"], judge["refused"]) == ("editor@1", "a policy may not judge itself")
+        assert judge["win_rate"] is None and not Comparison.objects.exists()
+        assert JudgeVersion.objects.get().model == "editor@1", "its page is where it can be allowed"
+    assert Job.objects.get(kind=JUDGE_JOB).state == "done"
