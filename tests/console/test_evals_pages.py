@@ -86,6 +86,7 @@ def test_a_mean_is_what_the_statistics_give_for_its_values(project, graded):
     if graded:
         plain, clustered = estimate_mean(values), estimate_mean(values, clusters=families)
         expected = clustered if clustered.low < plain.low else plain
+        assert 0 < expected.low and expected.high < 1
     else:
         expected = wilson_clustered([v == 1 for v, _ in known], [f for _, f in known]).estimate(num_asked=len(values))
     assert (found.n, found.num_asked, found.num_clusters) == (expected.n, expected.num_asked, expected.num_clusters)
@@ -104,6 +105,11 @@ def test_a_single_family_is_no_cluster_and_one_problem_has_no_error():
     assert reads.mean_of([part("add", [1, 0, 1])]).interval == Kind.WILSON
     one = reads.mean_of([part(None, [0.5])])
     assert one.value == 0.5 and one.low is None and one.undefined
+
+
+def test_an_interval_of_scores_ends_where_scores_do():
+    found = reads.mean_of([part(None, [0.5, 0.5, 0.0])])
+    assert found.interval == Kind.T and (found.low, round(found.high, 3)) == (0, 1)
 
 
 def test_nothing_scored_is_no_zero():

@@ -7,7 +7,7 @@ if that is wider; a problem without one stands for itself, and a single family i
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.db import connection
@@ -67,7 +67,10 @@ def with_means(runs: Sequence[EvalRun]) -> list[RunRow]:
 
 
 def mean_of(parts: Sequence[Part], *, num_asked: int = 0) -> Estimate:
-    """Pure. Of shares Wilson's interval, else t; `num_asked` counts problems that were not answered too."""
+    """Pure. Of shares Wilson's interval, else t, cut to [0, 1] where all scores lie.
+
+    `num_asked` counts problems that were not answered too.
+    """
     n = sum(part.n for part in parts)
     asked = max(num_asked, sum(part.num_answered for part in parts))
     if not n:
@@ -80,9 +83,15 @@ def mean_of(parts: Sequence[Part], *, num_asked: int = 0) -> Estimate:
     se = math.sqrt(variation / (n - 1) / n) if n > 1 and variation > TINY else (0.0 if n > 1 else None)
     plain = around(mean, se, n=n, freedom=n - 1, num_asked=asked)
     if clusters is None or not clustered_se or plain.low is None:
-        return plain
+        return _within(plain)
     clustered = around(mean, clustered_se, n=n, freedom=clusters - 1, num_asked=asked, num_clusters=clusters)
-    return clustered if clustered.low is not None and clustered.low < plain.low else plain
+    return _within(clustered if clustered.low is not None and clustered.low < plain.low else plain)
+
+
+def _within(mean: Estimate) -> Estimate:
+    if mean.low is None or mean.high is None:
+        return mean
+    return replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))
 
 
 def _share(right: int, n: int, clusters: int | None, clustered_se: float | None) -> Share:

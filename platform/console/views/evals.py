@@ -31,7 +31,12 @@ def evals(request: MemberRequest) -> HttpResponse:
 
 
 def _around(found: Found) -> dict[str, Any]:
-    return {"snippet": IMPORT, "formats": formats(), "max_bytes": uploads.MAX_BYTES}
+    return {
+        "snippet": IMPORT,
+        "formats": formats(),
+        "max_bytes": uploads.MAX_BYTES,
+        "max_mib": uploads.MAX_BYTES // 2**20,
+    }
 
 
 @require_safe
