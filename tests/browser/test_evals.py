@@ -4,6 +4,8 @@ import pytest
 
 from evals.models import EvalRun, Problem
 from evals.services.importing import import_path
+from jobs import services as jobs
+from jobs.models import Job
 from registry.tenancy import tenant
 from tests.browser.test_evaluate import faults_of
 from tests.console import evaluate
@@ -58,3 +60,16 @@ def test_a_file_that_cannot_be_read_is_refused_in_place(visit, engineer, project
     visitor.page.click("form[data-upload] button")
     said = visitor.page.wait_for_selector("#upload-outcome [role=alert]").text_content()
     assert "notes.txt" in said and "no format is recognised" in said
+
+
+def test_a_larger_file_waits_for_a_worker_and_the_page_says_when_it_is_read(visit, engineer, project, tmp_path):
+    rows = "".join(f"p{i},m,{i % 2},{'x' * 30_000}\n" for i in range(100))
+    (tmp_path / "large.csv").write_text("problem,model,score,output\n" + rows)
+    visitor = visit("engineer")
+    visitor.open("/p/editor/evals")
+    visitor.page.set_input_files("#upload-files", tmp_path / "large.csv")
+    visitor.page.click("form[data-upload] button")
+    visitor.page.wait_for_selector("#upload-outcome .state-queued")
+    jobs.run(jobs.claim(Job.objects.get(kind="evals.import-upload").pk, "test"))
+    assert "100" in visitor.page.wait_for_selector("#upload-outcome tbody").text_content()
+    assert visitor.complaints == []

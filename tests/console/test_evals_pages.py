@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from console.reads import evals as reads
+from console.views import evals as views
 from evals.models import EvalRun, Problem, Score
 from evals.services import uploads
 from evals.services.importing import import_path
@@ -86,7 +87,7 @@ def test_a_mean_is_what_the_statistics_give_for_its_values(project, graded):
     if graded:
         plain, clustered = estimate_mean(values), estimate_mean(values, clusters=families)
         expected = clustered if clustered.low < plain.low else plain
-        assert 0 < expected.low and expected.high < 1
+        assert expected.low > 0 and expected.high < 1
     else:
         expected = wilson_clustered([v == 1 for v, _ in known], [f for _, f in known]).estimate(num_asked=len(values))
     assert (found.n, found.num_asked, found.num_clusters) == (expected.n, expected.num_asked, expected.num_clusters)
@@ -192,6 +193,22 @@ def test_a_hundred_runs_take_as_many_queries_as_one(as_owner, project, name):
     assert len(many) == len(one)
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["eval-run", "eval-problem"])
+def test_a_hundred_results_take_as_many_queries_as_one(as_owner, project, name):
+    counts = []
+    for size in (1, 100):
+        with tenant(project.id):
+            benchmark = evaluate.make_benchmark(f"of-{size}", size=size if name == "eval-run" else 1)
+            runs = [evaluate.make_run(benchmark, f"m-{i}") for i in range(1 if name == "eval-run" else size)]
+            shown = runs[0].pk if name == "eval-run" else Problem.objects.get(benchmark=benchmark).pk
+        page(as_owner, name, shown)
+        with CaptureQueriesContext(connection) as asked:
+            assert page(as_owner, name, shown).status_code == 200
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
+
+
 # --- one run ---
 
 
@@ -263,6 +280,25 @@ def test_a_leaderboard_ranks_the_newest_of_each_and_says_what_is_too_few(as_owne
     assert boards["unit_tests"][0].finding == "best mean" and lines["editor@1"].finding == "behind"
     assert boards["unit_tests"][1].finding == "too few to say"
     assert boards["style"][0].finding == "no score"  # its scores are by another scorer
+
+
+@pytest.mark.django_db
+def test_a_leaderboard_that_takes_too_long_says_so_and_leads_to_its_runs(as_owner, runs, monkeypatch):
+    def slow(benchmark):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(5)")
+
+    monkeypatch.setattr(views, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(reads, "leaderboard", slow)
+    shown = text_of(page(as_owner, "leaderboard", runs[0].benchmark_id))
+    assert "too many results" in shown and "?benchmark=editor-gate%401" in shown
+
+
+@pytest.mark.django_db
+def test_an_unmeasured_benchmark_offers_the_command(as_owner, project):
+    with tenant(project.id):
+        benchmark = evaluate.make_benchmark(size=1)
+    assert "strop import runs logs/" in text_of(page(as_owner, "leaderboard", benchmark.pk))
 
 
 @pytest.mark.django_db

@@ -9,8 +9,9 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access import MemberRequest, member_required
-from console.listing import Found, show_list
+from console.listing import PATIENCE_S, Found, show_list
 from console.lists.evals import EVALS
+from console.patience import TooSlow, patience
 from console.reads import evals as reads
 from console.snippets import Snippet
 from evals import selectors_runs
@@ -82,7 +83,14 @@ def _results(request: MemberRequest, run: EvalRun, scorer: str) -> dict[str, Any
 @member_required()
 def leaderboard(request: MemberRequest, benchmark: int) -> HttpResponse:
     found = reads.find_benchmark(benchmark)
-    return render(request, "evals/leaderboard.html", {"benchmark": found, "boards": reads.leaderboard(found)})
+    boards: dict[str, list[reads.Standing]] = {}
+    problem = ""
+    try:
+        with patience(PATIENCE_S):
+            boards = reads.leaderboard(found)
+    except TooSlow:
+        problem = f"This was stopped after {PATIENCE_S:.0f} s: the benchmark has too many results to rank at once."
+    return render(request, "evals/leaderboard.html", {"benchmark": found, "boards": boards, "problem": problem})
 
 
 @require_safe
