@@ -151,6 +151,7 @@ pages = [
     path("deployments/<slug:policy>/canary", deployments.canary_start, name="canary-start"),
     path("deployments/<slug:policy>/share", deployments.canary_share, name="canary-share"),
     path("deployments/<slug:policy>/stop", deployments.canary_stop, name="canary-stop"),
+    path("deployments/<str:policy>/rules", deployments.gate_rules, name="gate-rules"),
     path("engines", engines.engines, name="engines"),
     path("start", onboarding.start, name="onboarding"),
     path("start/live", onboarding.live, name="onboarding-live"),

@@ -106,6 +106,7 @@ TABLE = {
     "canary-start": Row(ENGINEERS, {"policy": "policy"}, post={"checkpoint": "editor@3", "percent": "5"}),
     "canary-share": Row(ENGINEERS, {"policy": "policy"}, post={"percent": "5"}),
     "canary-stop": Row(ENGINEERS, {"policy": "policy"}, post={}),
+    "gate-rules": Row(UNSEEN, {"policy": "policy"}, post={}),
     "engines": Row(EVERYONE),
     "evals": Row(EVERYONE),
     "eval-run": Row(EVERYONE, {"run": "eval_run"}),

@@ -10,7 +10,7 @@ from django.utils import timezone
 from registry.models import Checkpoint
 from registry.tenancy import tenant
 from rl_online.gate import Arm, Evidence, Guard, Half, Limits, decide
-from rl_online.models import CanaryLook, GateReport, UpdateRun
+from rl_online.models import CanaryLook, GateReport, LearningPlan, UpdateRun
 from rl_online.services import live_experiments, plans
 from rl_online.services.canaries import start_canary
 from tests.console import factories
@@ -139,3 +139,76 @@ def test_an_engineer_reopens_a_held_candidate_from_its_report(as_engineer, proje
     with tenant(project.id):
         report.run.refresh_from_db()
         assert report.run.state == "proving"
+
+
+RULES = {
+    "gate_benchmark": "editor-gate@1", "margin": "5", "superior_on": "seen families, unseen families",
+    "guards": "output tokens: 0.25\n\nempty answers: 0.05", "canary": "10", "live_margin": "3", "min_users": "80",
+    "max_days": "7.5", "live_guards": "latency: 0.1",
+}  # fmt: skip
+
+
+@pytest.fixture
+def send_rules(as_engineer, project, loop):
+    """send_rules(margin="7") -> the answer to the form as it stands on the page, with some of it changed."""
+
+    def send(**changed):
+        page = as_engineer.get(reverse("console:deployments", kwargs={"project": "editor"}))
+        address = reverse("console:gate-rules", kwargs={"project": "editor", "policy": "editor"})
+        seen = changed.pop("seen", page.context["seen"])
+        return as_engineer.post(address, page.context["rules"] | changed | {"seen": seen}, follow=True)
+
+    return send
+
+
+def test_the_rules_are_changed_by_their_form_and_hold_as_they_were_written(send_rules, project, loop):
+    answer = send_rules(**RULES)
+    assert "is judged by these rules" in answer.content.decode()
+    with tenant(project.id):
+        plan = LearningPlan.objects.get(policy=loop.policy)
+        gate, live = plans.gate_limits(plan), plans.live_limits(plan)
+    assert (gate.margin, gate.superior_on, gate.canary_share) == (0.05, ["seen families", "unseen families"], 0.1)
+    assert gate.guards == {"output tokens": 0.25, "empty answers": 0.05}
+    assert (live.margin, live.min_users, live.max_days) == (0.03, 80, 7.5)
+    assert [(guard.name, guard.at_most) for guard in live.guards] == [("latency", 0.1)]
+    assert answer.context["rules"]["live_guards"] == "latency: 0.1"
+
+
+def test_saving_the_form_as_it_stands_changes_nothing_that_holds(send_rules, project, loop):
+    with tenant(project.id):
+        plan = LearningPlan.objects.get(policy=loop.policy)
+        before = plans.gate_limits(plan), plans.live_limits(plan), plan.gate_benchmark
+    send_rules()
+    with tenant(project.id):
+        plan = LearningPlan.objects.get(policy=loop.policy)
+        assert (plans.gate_limits(plan).margin, plans.live_limits(plan), plan.gate_benchmark) == (
+            before[0].margin, before[1], before[2],
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"margin": "wide"}, "Margin on problems: found &#x27;wide&#x27;; give a number"),
+        ({"margin": "150"}, "margin is 1.5; give a share from 0 to 1"),
+        ({"guards": "latency"}, "write a line like `latency: 0.25`"),
+        ({"live_guards": "speed: 1"}, "no guard &#x27;speed&#x27;; known are error share"),
+        ({"max_days": "0"}, "max_days is 0.0; give more than 0"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused_and_what_was_written_stays(send_rules, project, loop, changed, said):
+    answer = send_rules(**changed)
+    html = answer.content.decode()
+    assert answer.status_code == 400 and said in html
+    assert next(iter(changed.values())) in html
+    with tenant(project.id):
+        assert LearningPlan.objects.get(policy=loop.policy).live_limits == {}
+
+
+def test_a_form_from_before_somebody_elses_change_overwrites_nothing(send_rules, project, loop):
+    page = send_rules(margin="5")
+    old = page.context["seen"].replace('"5"', '"10"')
+    answer = send_rules(margin="20", seen=old)
+    assert answer.status_code == 409 and "changed after you opened this form" in answer.content.decode()
+    with tenant(project.id):
+        assert LearningPlan.objects.get(policy=loop.policy).gate_limits["margin"] == 0.05
