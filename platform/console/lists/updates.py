@@ -69,7 +69,7 @@ COLUMNS = (
     Column(name="update", title="Update to"),
     Column(name="state", title="State"),
     Column(name="gate", title="Gate"),
-    Column(name="from", title="From"),
+    Column(name="from", title="From", is_default=False),
     Column(name="trigger", title="Trigger"),
     Column(name="loss", title="Loss", is_default=False),
     Column(name="samples", title="Samples", is_number=True),
