@@ -336,6 +336,15 @@ def test_win_rates_export_pairs_and_ranking_of_the_chosen_judge(download, evalua
     assert {row["by"] for row in people} == {"people"} and {row["by"] for row in pairs} != {"people"}
 
 
+def test_judges_are_exported_with_n_and_bounds_and_what_is_unknown_is_empty(download, evaluated):
+    rows = {row["judge"]: row for row in table(download, "judges")}
+    assert rows["base"]["is_paused"] and rows["base"]["canaries"] == "failed"  # won by an empty answer
+    for row in rows.values():
+        assert row["judgements"] > 0 and row["tests_low"] <= row["tests_share"] <= row["tests_high"]
+        assert (row["people_share"] is None) == (row["people_n"] == 0) == (row["people_low"] is None)
+    assert table(download, "judges", "from=2026-01-01&to=2026-01-02")[0]["tests_share"] is None
+
+
 def test_a_page_table_is_of_its_own_project_only(download, evaluated, other_project):
     assert download("/p/other/export/costs")[0] == 404
 
@@ -352,6 +361,7 @@ def test_a_table_that_cannot_be_made_goes_back_to_its_page(download, project, qu
         ("compare?a=editor@1&b=editor@2", ["compare", "compare-slices"]),
         ("costs?range=7d", ["costs", "cost-quality"]),
         ("win-rates?by=people", ["win-rates", "ranking"]),
+        ("judges?range=90d", ["judges"]),
     ],
 )
 def test_these_pages_offer_their_tables_under_the_filter_and_how_often_to_read_again(

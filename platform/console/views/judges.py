@@ -1,13 +1,15 @@
 """Judges: how far each version can be believed, what it costs, and what to do when it cannot be asked."""
 
+from collections.abc import Callable
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access import MemberRequest, carry_out, member_required
+from console.page_tables import PageTable, Rows
 from console.reads import judges as reads
 from console.reads.spending.ledger import ledger
 from console.timerange import TimeRange
@@ -16,6 +18,8 @@ from evals.models import RatingState, VerdictKind
 from evals.selectors import find_comparison
 from evals.services.canaries import request_canaries
 from evals.services.retries import request_retry
+from evals.statistics.agreement import Agreement
+from evals.statistics.proportions import Share
 from registry.models import Role
 
 DEFAULT_RANGE = "90d"
@@ -33,6 +37,7 @@ def judges(request: MemberRequest) -> HttpResponse:
             "time_range": time_range,
             "rows": rows,
             "num_blocked": reads.num_blocked(rows),
+            "tables": TABLES,
             "panels": reads.panels(),
             "marking": [row.record.judge for row in rows if not row.record.judge.is_pairwise],
         },
@@ -110,3 +115,40 @@ def retry(request: MemberRequest, judge: int) -> HttpResponse:
 
 def _page(request: MemberRequest, judge: int) -> str:
     return reverse("console:judge", args=[request.member.project.slug, judge])
+
+
+def _ask(request: HttpRequest) -> Callable[[], Rows]:
+    time_range = TimeRange.of(request, DEFAULT_RANGE)
+    since, until = time_range.start, time_range.end
+    return lambda: [_exported(row) for row in reads.rows(ledger(since, until), since=since, until=until)]
+
+
+def _exported(row: reads.JudgeRow) -> tuple[Any, ...]:
+    record = row.record
+    shares = (record.consistent, record.first_slot, record.unparsable, record.failed)
+    return (
+        record.judge.name, record.judge.model, record.last_at, row.trust.has_vote, row.trust.is_paused,
+        record.standing.value, record.num_judgements, record.num_blocked, *_agreed(record.beside_tests),
+        *_agreed(record.beside_people), *(value for share in shares for value in _shared(share)),
+        row.cost_usd if record.num_judgements else None,
+    )  # fmt: skip
+
+
+def _agreed(agreement: Agreement) -> tuple[Any, ...]:
+    return (*_shared(agreement.agreement), agreement.kappa, agreement.kappa_low, agreement.kappa_high)
+
+
+def _shared(share: Share) -> tuple[Any, ...]:
+    """Of nothing no share and no bounds are known."""
+    bounds = (None, None) if share.share is None else (share.low, share.high)
+    return (share.share, *bounds, share.n)
+
+
+SHARED, AGREED = ("share", "low", "high", "n"), ("share", "low", "high", "n", "kappa", "kappa_low", "kappa_high")
+COLUMNS = (
+    "judge", "model", "last_at", "has_vote", "is_paused", "canaries", "judgements", "blocked",
+    *(f"{name}_{what}" for name in ("tests", "people") for what in AGREED),
+    *(f"{name}_{what}" for name in ("consistent", "prefers_first", "unparsable", "failed") for what in SHARED),
+    "judgement_usd",
+)  # fmt: skip
+TABLES = (PageTable(name="judges", title="Judges", page="judges", columns=COLUMNS, ask=_ask),)

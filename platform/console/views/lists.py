@@ -24,14 +24,14 @@ from console.lists.updates import UPDATES
 from console.page_tables import PageTable
 from console.patience import patience
 from console.reads import policies
-from console.views import compare, costs, win_rates
+from console.views import compare, costs, judges, win_rates
 from registry.errors import InvalidInput
 from registry.models import Member
 from registry.selectors import memberships
 from registry.tenancy import tenant
 
 EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT, EVALS)}
-PAGE_TABLES = {table.name: table for table in (*compare.TABLES, *costs.TABLES, *win_rates.TABLES)}
+PAGE_TABLES = {table.name: table for table in (*compare.TABLES, *costs.TABLES, *win_rates.TABLES, *judges.TABLES)}
 
 
 @require_safe
