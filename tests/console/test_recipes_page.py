@@ -1,9 +1,11 @@
 """Label recipes and reward specs on their pages: versions, differences, a look back, a new one, which is in force."""
 
 import pytest
+from django.utils import timezone
 
 from console import recipe_forms as forms
 from console.reads import recipes as reads
+from console.reads.moves import moves
 from console.reads.turn import paid_of
 from feedback.models import Label, LabelRecipe
 from feedback.services.recipes import recipe_in_force
@@ -223,4 +225,4 @@ def test_activations_are_marks_for_time_charts(as_engineer, policy, project):
     post(as_engineer, "/rewards/default/2/activate", {"policy": "editor"})
     with tenant(project.id):
         since = AuditEvent.objects.order_by("at").first().at
-        assert [text for _, text in reads.activation_marks(since)] == ["label recipe 2", "reward spec default v2"]
+        assert [one.text for one in moves(since, timezone.now())] == ["recipe 2", "reward default v2"]

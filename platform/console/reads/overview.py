@@ -6,7 +6,7 @@ Reads are bounded by the page's time range; those of turns and signals come from
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
 from console.timerange import BUCKETS, TimeRange
@@ -14,7 +14,7 @@ from feedback import hourly
 from feedback.hourly import Share, Span
 from feedback.models import OutcomeCount
 from feedback.selectors import AcceptShare
-from registry.models import AuditEvent, Policy
+from registry.models import Policy
 from rl_online.models import Alarm, AlarmState, RewardBatch, UpdateRun, UpdateState
 
 DEFAULT_RANGE = "1h"
@@ -25,7 +25,6 @@ NUM_LINES = 8  # checkpoints drawn over time, the newest
 NUM_BARS = 12  # checkpoints drawn side by side, the newest
 OVER = [state for state in UpdateState.values if UpdateState(state).is_over]
 ACTIVE = [state for state in UpdateState.values if state not in OVER]
-MOVES = ("promote", "promote against the gate", "roll back", "start canary")  # verbs that change what serves
 REQUEST = "request:"  # outcomes of requests refused whole, which are no items
 SEVERITIES = ("critical", "warning", "info")
 
@@ -188,37 +187,6 @@ def rounds(policy: Policy, *, last: int = 8) -> list[UpdateRun]:
     """The newest finished updates that have timings, newest first."""
     runs = UpdateRun.objects.filter(policy=policy, state__in=OVER).exclude(timings={})
     return list(runs.select_related("policy").order_by("-created_at")[:last])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Move:
-    """Something that changed what serves or what counts: a thin line across time charts."""
-
-    at: datetime
-    text: str
-
-
-def moves(time_range: TimeRange, policy: Policy) -> list[Move]:
-    """Promotions, rollbacks and canaries of the policy, and new recipes and reward specs in force, by time."""
-    about_policy = Q(verb__in=MOVES, object_kind="checkpoint", object_id__startswith=f"{policy.name}@")
-    recipes = Q(verb="activate", object_kind__in=("reward spec", "label recipe"))
-    events = AuditEvent.objects.filter(about_policy | recipes, at__gte=time_range.start, at__lt=time_range.end)
-    return [
-        Move(at=event.at, text=_move_text(event))
-        for event in events.order_by("-at")[:100][::-1]
-        if (event.after or {}).get("policy") in (None, policy.name)
-    ]
-
-
-MOVE_SIGNS = {"roll back": "↩ ", "start canary": "canary "}
-
-
-def _move_text(event: AuditEvent) -> str:
-    """@4, ↩ @3, canary @5, reward default v2: short, for the edge of a figure."""
-    if event.verb == "activate":
-        return f"recipe {event.object_id}" if event.object_kind == "label recipe" else f"reward {event.object_id}"
-    serving = str((event.after or {}).get("serving", event.object_id)).rpartition("@")[2]
-    return f"{MOVE_SIGNS.get(event.verb, '')}@{serving}"
 
 
 def standing_alarms() -> list[Alarm]:

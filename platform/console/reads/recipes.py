@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count
 
 from evals.scorers.registry import SCORERS
-from feedback.models import LabelRecipe, RecipeActivation
+from feedback.models import LabelRecipe
 from feedback.services.recipes import recipe_in_force
 from registry.models import AuditEvent
 from rl_online.models import LearningPlan, RewardBatch, RewardSpec
@@ -114,14 +114,6 @@ def activations(kind: str) -> list[Activation]:
         )
         for event in events
     ]
-
-
-def activation_marks(since: datetime) -> list[tuple[datetime, str]]:
-    """(when, what) a label recipe came into force or a policy took another reward spec: lines across time charts."""
-    recipes = RecipeActivation.objects.filter(at__gte=since).values_list("at", "recipe__version")
-    specs = AuditEvent.objects.filter(at__gte=since, object_kind="reward spec", verb="activate")
-    marks = [(at, f"label recipe {version}") for at, version in recipes]
-    return sorted([*marks, *((at, f"reward spec {name}") for at, name in specs.values_list("at", "object_id"))])
 
 
 def scorers_offered(body: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from console.access import MemberRequest, member_required
 from console.reads import next_update, policies
 from console.reads import overview as reads
 from console.reads.cost_today import spent_today
+from console.reads.moves import Move, marks, moves
 from console.timerange import TimeRange
 from feedback.hourly import Share, Span
 from feedback.selectors import MANY, num_orphans
@@ -24,7 +25,6 @@ from rl_online.selectors import loop_seconds, stage_medians
 
 LIVE_PARTS = ("alarms", "keys", "loop", "funnel", "ingestion", "stages")  # templates that the stream renders anew
 SETTLED = "source:production shown:yes -outcome:unsettled"  # the turns an accept share is made of
-CROWDED = 0.07  # of a figure's width: a mark nearer to the last labelled one is a line without a word
 
 
 @require_safe
@@ -104,12 +104,12 @@ def figures(project: Project, context: Mapping[str, Any]) -> dict[str, dict[str,
     span, wide = reads.span_of(time_range), reads.shares_span(time_range)
     serving = standing.serving.version if standing.serving else None
     rounds = context["rounds"]
-    moves = reads.moves(time_range, policy)
+    moved = moves(time_range.start, time_range.end, policy=policy)
     names = [f"{policy.name}@{run.version}" for run in rounds]
     return {
-        "rates_figure": _rates(project, context["rates"], span, time_range, moves),
+        "rates_figure": _rates(project, context["rates"], span, time_range, moved),
         "over_time_figure": _over_time(
-            project, policy, context["shares_over_time"], wide, time_range, moves, serving=serving
+            project, policy, context["shares_over_time"], wide, time_range, moved, serving=serving
         ),
         "shares_figure": _shares(policy, context["shares"], serving=serving),
         "rounds_figure": plots.stages(names, [run.timings for run in rounds]),
@@ -117,7 +117,7 @@ def figures(project: Project, context: Mapping[str, Any]) -> dict[str, dict[str,
 
 
 def _rates(
-    project: Project, rates: reads.SignalRates, span: Span, time_range: TimeRange, moves: Sequence[reads.Move]
+    project: Project, rates: reads.SignalRates, span: Span, time_range: TimeRange, moved: Sequence[Move]
 ) -> dict[str, Any] | None:
     where = reverse("console:signals", args=[project.slug])
     queries = {kind: "" if kind == "other" else f"kind:{kind}" for kind in rates.counts}
@@ -125,7 +125,7 @@ def _rates(
         [time_range.local(at) for at in rates.times],
         rates.counts,
         bucket_minutes=rates.bucket_minutes,
-        marks=_marks(moves, rates.times, time_range),
+        marks=marks(moved, rates.times, time_range.local),
         links={kind: [_bucket(where, query, at, span) for at in rates.times] for kind, query in queries.items()},
     )
 
@@ -136,7 +136,7 @@ def _over_time(
     lines: Mapping[int, Sequence[Share]],
     span: Span,
     time_range: TimeRange,
-    moves: Sequence[reads.Move],
+    moved: Sequence[Move],
     *,
     serving: int | None,
 ) -> dict[str, Any] | None:
@@ -153,7 +153,7 @@ def _over_time(
         ],
         [time_range.local(at) for at in span.starts],
         title="accept share, %",
-        marks=_marks(moves, span.starts, time_range),
+        marks=marks(moved, span.starts, time_range.local),
     )
 
 
@@ -196,16 +196,3 @@ def _bucket(where: str, query: str, at: datetime, span: Span) -> str:
 
 def _rows(where: str, query: str, start: datetime, end: datetime) -> str:
     return f"{where}?{urlencode({'q': query, 'from': start.isoformat(), 'to': end.isoformat()})}"
-
-
-def _marks(moves: Sequence[reads.Move], times: Sequence[datetime], time_range: TimeRange) -> list[plots.Mark]:
-    """Lines for all moves; words only where there is room for them."""
-    if not times:
-        return []
-    room = (times[-1] - times[0]) * CROWDED
-    marks, last = [], None
-    for move in moves:
-        is_crowded = last is not None and move.at - last < room
-        marks.append(plots.Mark(at=time_range.local(move.at), text="" if is_crowded else move.text))
-        last = last if is_crowded else move.at
-    return marks
