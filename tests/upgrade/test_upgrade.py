@@ -92,6 +92,40 @@ def test_an_old_database_is_migrated_as_strop_up_does_and_every_page_opens(old_d
     assert [pages[name] for name in ("overview", "session", "update", "checkpoint", "system")] == ["as ever"] * 5
 
 
+DASHBOARDS = {  # page -> charts that the rows of the old database fill; every page has rows in its tables, or charts
+    "overview": {"rates", "over_time", "shares", "rounds"},
+    "ingestion": {"received"},
+    "compare": {"forest-1"},
+    "win-rates": set(),
+    "judges": set(),
+    "costs": set(),
+    "gates": set(),
+    "updates": set(),
+    "checkpoints": set(),
+    "deployments": set(),
+    "engines": set(),
+}
+
+
+@pytest.mark.parametrize("steps", ["at once", "one by one"])
+def test_c18_no_dashboard_is_empty_after_every_migration_from_an_old_database(old_database: dict[str, str], steps: str):
+    """CASES C.18: rows that an old version wrote fill the charts and tables of this one."""
+    if steps == "one by one":
+        migrated = run(old_database, str(CHECKOUT / "tests" / "upgrade" / "migrate_one_by_one.py"))
+        assert migrated.returncode == 0, migrated.stderr[-4000:]
+        assert int(migrated.stdout) > 10
+    started = run(old_database, "-m", "strop.local.bootstrap")
+    assert started.returncode == 0, started.stderr
+    opened = run(old_database, str(CHECKOUT / "tests" / "upgrade" / "open_dashboards.py"))
+    assert opened.returncode == 0, opened.stderr[-4000:]
+    pages = json.loads(opened.stdout)
+    assert {name: page["status"] for name, page in pages.items() if page["status"] != 200} == {}, opened.stderr[-6000:]
+    assert {name: charts - set(pages[name]["charts"]) for name, charts in DASHBOARDS.items()} == {
+        name: set() for name in DASHBOARDS
+    }
+    assert [name for name in DASHBOARDS if not pages[name]["rows"] and not pages[name]["charts"]] == []
+
+
 def test_nothing_is_left_to_migrate_and_again_is_no_change(old_database: dict[str, str]):
     assert run(old_database, "-m", "strop.local.bootstrap").returncode == 0
     before = counts(old_database)
