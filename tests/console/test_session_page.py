@@ -150,6 +150,8 @@ def long_session(project):
                 """,
                 [project.id, session.pk],
             )
+            cursor.execute("SELECT feedback_ensure_payload_month(at) FROM (SELECT min(at) FROM feedback_turn) a(at)")
+            cursor.execute("SELECT feedback_ensure_payload_month(at) FROM (SELECT max(at) FROM feedback_turn) a(at)")
             cursor.execute(
                 """
                 INSERT INTO feedback_turnpayload (project_id, turn_id, at, prompt, completion)
