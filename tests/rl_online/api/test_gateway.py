@@ -322,7 +322,9 @@ def test_a_caller_that_leaves_aborts_the_engine_and_the_part_is_stored(site):
     stored = "SELECT finish_reason, output_tokens FROM feedback_turn WHERE turn_id = %s"
     for seed in range(4, 9):  # so small a model may have said all before its caller is gone; then nobody left early
         turn_id = leave_after_the_first_word(site, seed=seed)
-        ((finish_reason, num_tokens),) = wait_until(lambda: site.strop.rows(stored, turn_id), "the part is stored")
+        ((finish_reason, num_tokens),) = wait_until(
+            lambda made=turn_id: site.strop.rows(stored, made), "the part is stored"
+        )
         if finish_reason == "abort":
             break
     assert (finish_reason, num_tokens < CONTEXT - 96) == ("abort", True)
