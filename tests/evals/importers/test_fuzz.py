@@ -16,6 +16,7 @@ from evals.importers.errors import Unreadable
 from evals.services.imported_checks import check_result
 from evals.services.raw_records import fitted
 from registry.errors import InvalidInput
+from tests.evals.importers.damage import damaged
 
 EXAMPLES = 150
 FUZZ = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -164,21 +165,6 @@ def test_any_samples_of_the_harness(samples):
 KINDS = ["cut", "flip", "double", "drop"]
 places = st.floats(0, 1, exclude_max=True)
 damages = st.lists(st.tuples(places, st.sampled_from(KINDS), st.integers(0, 255)), min_size=1, max_size=4)
-
-
-def damaged(content: bytes, how) -> bytes:
-    for where, kind, byte in how:
-        place = int(where * len(content))
-        match kind:
-            case "cut":
-                content = content[:place]
-            case "flip":
-                content = content[:place] + bytes([byte]) + content[place + 1 :]
-            case "double":
-                content = content[:place] + content[place : place + byte] + content[place:]
-            case "drop":
-                content = content[:place] + content[place + byte :]
-    return content
 
 
 @pytest.mark.parametrize(

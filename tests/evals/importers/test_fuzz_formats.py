@@ -26,6 +26,7 @@ from evals.importers.record import Run
 from evals.services.imported_checks import check_battle, check_result
 from evals.services.raw_records import fitted
 from registry.errors import InvalidInput
+from tests.evals.importers.damage import damaged
 
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 SAMPLES = {
@@ -94,21 +95,6 @@ damages = st.lists(
     ),
     min_size=1, max_size=3,
 )  # fmt: skip
-
-
-def damaged(content: bytes, how) -> bytes:
-    for where, kind, byte in how:
-        place = int(where * len(content))
-        match kind:
-            case "cut":
-                content = content[:place]
-            case "flip":
-                content = content[:place] + bytes([byte]) + content[place + 1 :]
-            case "double":
-                content = content[:place] + content[place : place + byte] + content[place:]
-            case "drop":
-                content = content[:place] + content[place + byte :]
-    return content
 
 
 def places(document: object, at: tuple = ()) -> list[tuple]:
