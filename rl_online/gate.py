@@ -369,7 +369,7 @@ def _proven_losses(findings: tuple[Finding, ...], limits: Limits) -> tuple[str, 
     adjusted = holm([finding.p_worse for finding in seen])
     return tuple(
         f"{finding.half} against {finding.role} {finding.checkpoint}: upper {limits.confidence:.0%} bound "
-        f"{_points(finding.difference.upper)} is below {_points(-finding.margin)} points"
+        f"{points(finding.difference.upper)} is below {points(-finding.margin)} points"
         + (f" (p {_p(p_value)} by Holm over {len(seen)})" if len(seen) > 1 else "")
         for finding, p_value in zip(seen, adjusted, strict=True)
         if finding.difference is not None and p_value is not None and p_value < 1 - limits.confidence
@@ -382,7 +382,7 @@ def _not_superior(findings: tuple[Finding, ...], limits: Limits) -> tuple[str, .
     adjusted = holm([finding.p_better for finding in targets])
     return tuple(
         f"{finding.half} against {finding.role} {finding.checkpoint}: "
-        f"{'nothing in common' if finding.difference is None else _points(finding.difference.mean) + ' points'}, "
+        f"{'nothing in common' if finding.difference is None else points(finding.difference.mean) + ' points'}, "
         f"better is not shown (p {'unknown' if p_value is None else _p(p_value)} by Holm over {len(targets)})"
         for finding, p_value in zip(targets, adjusted, strict=True)
         if p_value is None or p_value >= 1 - limits.confidence
@@ -393,11 +393,11 @@ def _in_words(difference: PairedDifference, *, passes: bool, margin: float, limi
     kind = "exact lower" if difference.bound == "exact" else "lower"
     comparison = "above" if passes else "not above"
     verdict = "not inferior" if passes else "inferiority is not ruled out"
-    bound = f"{kind} {limits.confidence:.0%} bound {_points(difference.lower)}"
+    bound = f"{kind} {limits.confidence:.0%} bound {points(difference.lower)}"
     return (
-        f"{_points(difference.mean)} points on {difference.num_pairs} problems "
+        f"{points(difference.mean)} points on {difference.num_pairs} problems "
         f"({difference.better} better, {difference.worse} worse, {difference.equal} equal), "
-        f"{bound} {comparison} {_points(-margin)}: {verdict}"
+        f"{bound} {comparison} {points(-margin)}: {verdict}"
     )
 
 
@@ -405,7 +405,7 @@ def _too_blunt(detectable: float | None, *, passes: bool, margin: float, n: int)
     """What a reader of a miss should know: so few problems could not have told."""
     if passes or detectable is None or detectable <= margin:
         return ""
-    return f"; {n} problems cannot see less than {_points(detectable).lstrip('+')} points"
+    return f"; {n} problems cannot see less than {points(detectable).lstrip('+')} points"
 
 
 def _guard_in_words(
@@ -431,5 +431,6 @@ def _p(value: float) -> str:
     return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
-def _points(share: float) -> str:
+def points(share: float) -> str:
+    """As reasons write a share or a difference: -.031 -> −3.1."""
     return f"{100 * share:+.1f}".replace("-", "−")

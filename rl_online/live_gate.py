@@ -20,8 +20,9 @@ from typing import Any
 
 from evals.statistics.cuped import difference_of_arms
 from evals.statistics.estimate import Estimate
+from evals.statistics.means import mean
 from evals.statistics.sequential import MIN_N, look
-from rl_online.gate import Kind
+from rl_online.gate import Kind, points
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +153,7 @@ def _acceptance(evidence: LiveEvidence, limits: LiveLimits, confidence: float) -
         if user.accept_share is not None and user.accept_share_before is not None
     ]
     # A user who was not seen before is given the mean, so nothing is taken out of that user's share.
-    usual = sum(before) / len(before) if before else 0.0
+    usual = mean(before) if before else 0.0
     arms = [
         [
             (user.accept_share, usual if user.accept_share_before is None else user.accept_share_before)
@@ -209,8 +210,8 @@ def _guarded(evidence: LiveEvidence, limits: LiveLimits, guard: GuardLimit, conf
     else:
         assert seen.estimate.value is not None
         sentence = (
-            f"{guard.name}: {_points(seen.estimate.value)} [{_points(low)}, {_points(high)}] {unit}, "
-            f"{said} the limit of {_points(guard.at_most)}"
+            f"{guard.name}: {points(seen.estimate.value)} [{points(low)}, {points(high)}] {unit}, "
+            f"{said} the limit of {points(guard.at_most)}"
         )
     return LiveFinding(
         name=guard.name,
@@ -241,13 +242,13 @@ def _acceptance_in_words(
     if not enough or estimate.value is None or estimate.low is None or estimate.high is None:
         why = _too_few(len(new), len(old), limits) if not enough else estimate.undefined
         return f"accept share: not known yet, {why}"
-    interval = f"{_points(estimate.value)} points [{_points(estimate.low)}, {_points(estimate.high)}]"
+    interval = f"{points(estimate.value)} points [{points(estimate.low)}, {points(estimate.high)}]"
     if beyond:
         said = "users are shown to accept less"
     elif within:
-        said = f"a loss of {_points(limits.margin).lstrip('+')} points is ruled out"
+        said = f"a loss of {points(limits.margin).lstrip('+')} points is ruled out"
     else:
-        said = f"a loss of {_points(limits.margin).lstrip('+')} points is not ruled out"
+        said = f"a loss of {points(limits.margin).lstrip('+')} points is not ruled out"
     return f"accept share: {interval} by {len(new)} users of the canary against {len(old)} others, {said}"
 
 
@@ -264,8 +265,4 @@ def _arms(evidence: LiveEvidence) -> tuple[Sequence[User], Sequence[User]]:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}".replace("-", "−")
+    return mean(values) if values else None
