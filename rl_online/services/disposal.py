@@ -3,9 +3,11 @@
 Not here: deciding that a checkpoint or a batch is no longer needed (services.retention).
 """
 
+import contextlib
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -69,8 +71,13 @@ def dispose(kind: str, path: Path, report: Report) -> None:
 
 def size_of(path: Path) -> int:
     """Bytes that deleting it would free: a file that is linked from elsewhere frees none."""
-    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
-    return sum(found.st_size for found in (one.stat() for one in files) if found.st_nlink == 1)
+    total = 0
+    with contextlib.suppress(FileNotFoundError):  # another collection was quicker
+        for one in [path] if path.is_file() else path.rglob("*"):
+            found = one.lstat()
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                total += found.st_size
+    return total
 
 
 def dispose_orphans(report: Report) -> None:
@@ -124,7 +131,10 @@ def _belongs(path: Path, policy: str, known: _Known) -> bool:
 
 
 def _listing(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _is_draft(path: Path) -> bool:
@@ -139,8 +149,11 @@ def _is_uuid(name: str) -> bool:
 
 
 def _touched_at(path: Path) -> float:
-    """When something was last written in it."""
-    newest = path.lstat().st_mtime
-    for child in path.rglob("*") if path.is_dir() else ():
-        newest = max(newest, child.lstat().st_mtime)
+    """When something was last written in it; now, if it goes or changes its name while it is looked at."""
+    try:
+        newest = path.lstat().st_mtime
+        for child in path.rglob("*") if path.is_dir() else ():
+            newest = max(newest, child.lstat().st_mtime)
+    except FileNotFoundError:
+        return time.time()
     return newest

@@ -317,6 +317,31 @@ def test_the_folder_of_an_update_under_way_is_no_orphan(project, line):
     assert making.exists()
 
 
+def test_checkpoints_that_are_published_or_deleted_meanwhile_do_not_end_a_search_for_orphans(line):
+    root, over, published = settings.HOME.checkpoints / str(line.id), threading.Event(), []
+
+    def publish() -> None:
+        while not over.is_set():
+            draft, final = root / ".v000050.x.tmp", root / "v000050"
+            draft.mkdir()
+            for name in range(20):
+                (draft / f"{name}").write_bytes(b"w")
+            draft.rename(final)
+            shutil.rmtree(final)
+            published.append(final)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        until = time.monotonic() + 2
+        while time.monotonic() < until or len(published) < 100:
+            dispose_orphans(report := Report(is_dry_run=False))
+            assert not report.kinds
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_a_file_that_is_linked_from_elsewhere_is_not_counted_as_freed(project, line, tmp_path: Path):
     folder = settings.HOME.checkpoints / str(line.id) / "v000002"
     shutil.copytree(folder, tmp_path / "kept", copy_function=os.link)
