@@ -44,8 +44,9 @@ def test_nothing_the_web_or_a_worker_imports_reaches_torch():
 
 
 def test_package_init_files_import_nothing():
+    """But those of models, which Django looks for in one module."""
     full = [path for path in SOURCES if path.name == "__init__.py" and _statements(path)]
-    assert full == []
+    assert [path for path in full if path.parent.name != "models"] == []
 
 
 def _statements(path: Path) -> list[ast.stmt]:

@@ -1,0 +1,33 @@
+"""Problem sets, runs on them, and what was measured: every table of this room, where Django looks for them."""
+
+from evals.models.anchors import AnchorRun, AnchorSet
+from evals.models.benchmarks import Benchmark, Problem
+from evals.models.calls import JudgeCall
+from evals.models.canaries import CanaryRun
+from evals.models.comparisons import Comparison, ComparisonSet, VerdictKind
+from evals.models.judges import JudgeDuty, JudgeVersion, Panel, Subject
+from evals.models.ratings import GoldLabel, LiveRating, RatingState
+from evals.models.runs import EvalRun, RunState, Score, ScoreStatus
+
+__all__ = [
+    "AnchorRun",
+    "AnchorSet",
+    "Benchmark",
+    "CanaryRun",
+    "Comparison",
+    "ComparisonSet",
+    "EvalRun",
+    "GoldLabel",
+    "JudgeCall",
+    "JudgeDuty",
+    "JudgeVersion",
+    "LiveRating",
+    "Panel",
+    "Problem",
+    "RatingState",
+    "RunState",
+    "Score",
+    "ScoreStatus",
+    "Subject",
+    "VerdictKind",
+]
