@@ -7,7 +7,7 @@ from evals.models.canaries import CanaryRun
 from evals.models.comparisons import Comparison, ComparisonSet, VerdictKind
 from evals.models.judges import JudgeDuty, JudgeVersion, Panel, Subject
 from evals.models.ratings import GoldLabel, LiveRating, RatingState
-from evals.models.runs import EvalRun, RunState, Score, ScoreStatus
+from evals.models.runs import EvalRun, EvalState, RunState, Score, ScoreStatus
 
 __all__ = [
     "AnchorRun",
@@ -17,6 +17,7 @@ __all__ = [
     "Comparison",
     "ComparisonSet",
     "EvalRun",
+    "EvalState",
     "GoldLabel",
     "JudgeCall",
     "JudgeDuty",

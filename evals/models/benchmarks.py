@@ -21,6 +21,7 @@ class Benchmark(TenantModel):
     origin = models.CharField(max_length=40, default="", blank=True)  # a format, e.g. "lm_eval"; "": made here
     origin_name = models.CharField(max_length=300, default="", blank=True)  # as the writer has it, e.g. "gsm8k"
     origin_version = models.CharField(max_length=100, default="", blank=True)  # as the writer has it, e.g. "3.0"
+    sampling = models.JSONField(default=dict)  # of a run that is not told otherwise, e.g. {"stop": ["\\ndef"]}
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -35,6 +36,11 @@ class Benchmark(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
+
+    @property
+    def is_draft(self) -> bool:
+        """Still being collected: made here, and not closed."""
+        return not self.digest and not self.origin
 
 
 class Problem(TenantModel):

@@ -14,6 +14,15 @@ class RunState(models.TextChoices):
     FAILED = "failed"
 
 
+class EvalState(models.TextChoices):
+    """A run on a benchmark may also be cancelled by a person: what is answered is kept, and compared with nothing."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
 class EvalRun(TenantModel):
     """One checkpoint, or one external model, measured on one benchmark.
 
@@ -35,7 +44,12 @@ class EvalRun(TenantModel):
     notes = models.JSONField(default=list)  # missing, odd, assumed: evals.importers.record.Note
     settings = models.JSONField(default=dict)  # sampling, seeds, epochs, as the writer has them
     raw = models.JSONField(default=dict)  # what the file says of the run as a whole, unknown fields included
-    state = models.CharField(max_length=8, choices=RunState, default=RunState.RUNNING)
+    num_repeats = models.PositiveIntegerField(default=1)  # answers asked for to each problem, of a run made here
+    num_problems = models.PositiveIntegerField(null=True)  # asked, of a run made here; None: all of its benchmark
+    seed = models.BigIntegerField(null=True)  # which each answer's own seed is made of; None: none was given
+    seconds_per_answer = models.FloatField(null=True)  # an answer that takes longer is given up; None: no limit
+    asked_by = models.CharField(max_length=200, default="", blank=True)  # "": by the gate, or it came from elsewhere
+    state = models.CharField(max_length=9, choices=EvalState, default=EvalState.RUNNING)
     started_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True)
     error = models.TextField(default="", blank=True)
@@ -46,6 +60,7 @@ class EvalRun(TenantModel):
             models.Index(fields=["project", "checkpoint", "-started_at"], name="run_of_checkpoint"),
             models.Index(fields=["project", "model", "-started_at"], name="run_of_model"),
             models.Index(fields=["project", "-started_at"], name="run_by_time"),
+            models.Index(fields=["project"], condition=Q(state="running") & ~Q(asked_by=""), name="run_under_way"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -73,6 +88,7 @@ class Score(TenantModel):
     scorer = models.CharField(max_length=200)
     scorer_version = models.CharField(max_length=20, default="1")
     repeat = models.PositiveIntegerField(default=0)
+    seed = models.BigIntegerField(null=True)  # the answer was sampled with it; None: none was given, or it is not said
     status = models.CharField(max_length=8, choices=ScoreStatus)
     value = models.FloatField(null=True)
     raw_score = models.JSONField(null=True)  # before it was brought to [0, 1], where that differs: "C", 7 of 10
