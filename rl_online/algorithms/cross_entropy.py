@@ -4,7 +4,9 @@
 
 from torch import Tensor
 
+from rl_online.algorithms.reduction import weighted_mean
+
 
 def cross_entropy(logp_K: Tensor, weight_K: Tensor, *, denominator: float) -> Tensor:
     """-sum(weight * l) / denominator; `denominator` counts such tokens in the whole optimizer step."""
-    return -(weight_K * logp_K).sum() / denominator
+    return -weighted_mean(logp_K, weight_K, denominator=denominator)

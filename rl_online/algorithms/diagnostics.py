@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rl_online.algorithms.policy_gradient import MAX_LOG_RATIO
+from rl_online.algorithms.reduction import MAX_LOG_RATIO
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
