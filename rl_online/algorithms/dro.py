@@ -13,8 +13,8 @@ def dro(
     advantage_K: Tensor,
     weight_K: Tensor,
     *,
+    beta: float,
     denominator: float,
-    beta: float = 0.05,
 ) -> Tensor:
     """-sum(weight * (l A - beta / 2 * (l - o)^2)) / denominator: the square is the only tie to the sampler."""
     loss_K = 0.5 * beta * (logp_K - old_K).square() - logp_K * advantage_K
