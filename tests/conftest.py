@@ -9,12 +9,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 from django.core.management import call_command
-from django.db import connections
+from django.db import connections, transaction
 
 from strop.home import Home
 from strop.local import service
@@ -31,6 +32,14 @@ def unavailable(reason: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Whatever is written to the database in the block is gone after it; made rows serve many requests so."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 def running(what: Service, log: Path) -> Iterator[subprocess.Popen[bytes]]:

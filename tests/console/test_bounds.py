@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -22,6 +21,7 @@ from feedback.services.rollups import count_all_dirty
 from registry.models import PriceCard
 from registry.services import audit
 from registry.tenancy import tenant
+from tests.conftest import undone
 from tests.console import factories
 from tests.console.test_access import TABLE, call, facts  # noqa: F401 - a fixture
 
@@ -147,12 +147,15 @@ def unbounded(project, queries) -> list[str]:
 PAGES = [name for name, row in TABLE.items() if row.post is None and name not in STREAMS]
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_read_of_a_page_is_bounded(as_owner, facts, project, name):  # noqa: F811
-    call(as_owner, name, facts)  # the first page of a session also remembers its project
-    with CaptureQueriesContext(connection) as queries:
-        assert call(as_owner, name, facts).status_code < 500
-    assert unbounded(project, queries.captured_queries) == []
+def test_every_read_of_a_page_is_bounded(as_owner, facts, project):  # noqa: F811
+    faults = {}
+    for name in PAGES:
+        with undone():
+            call(as_owner, name, facts)  # the first page of a session also remembers its project
+            with CaptureQueriesContext(connection) as queries:
+                assert call(as_owner, name, facts).status_code < 500
+            faults[name] = unbounded(project, queries.captured_queries)
+    assert {name: found for name, found in faults.items() if found} == {}
 
 
 def fill(policy, start: int, rows: int) -> None:
@@ -173,17 +176,19 @@ def fill(policy, start: int, rows: int) -> None:
     count_all_dirty(policy.project_id)
 
 
-@pytest.mark.parametrize("name", ["overview", "alerts", "update-trigger", "update-next"])
-def test_a_page_asks_the_same_number_of_questions_at_1_and_100_rows(as_owner, project, name):
-    counts = []
+def test_a_page_asks_the_same_number_of_questions_at_1_and_100_rows(as_owner, project):
+    names = ("overview", "alerts", "update-trigger", "update-next")
+    asked: dict[str, list[list[str]]] = {name: [] for name in names}
     with tenant(project.id):
         policy = factories.make_policy()
     for start, rows in ((0, 1), (1, 99)):
         with tenant(project.id):
             fill(policy, start, rows)
-        as_owner.get(reverse(f"console:{name}", args=["editor"]))
-        with CaptureQueriesContext(connection) as queries:
-            response = as_owner.get(reverse(f"console:{name}", args=["editor"]))
-        assert response.status_code == 200
-        counts.append(len(queries))
-    assert counts[0] == counts[1], [query["sql"][:90] for query in queries]
+        for name in names:
+            as_owner.get(reverse(f"console:{name}", args=["editor"]))
+            with CaptureQueriesContext(connection) as queries:
+                response = as_owner.get(reverse(f"console:{name}", args=["editor"]))
+            assert response.status_code == 200
+            asked[name].append([query["sql"][:90] for query in queries])
+    for name, (at_one, at_hundred) in asked.items():
+        assert len(at_one) == len(at_hundred), (name, at_hundred)

@@ -8,6 +8,7 @@ import pytest
 from registry.models import Scope
 from registry.tenancy import tenant
 from strop.api.app import api
+from tests.conftest import undone
 from tests.console import factories, settings_rows
 
 OK, MADE, LATER, GONE, NOT_NOW = 200, 201, 202, 204, 409
@@ -108,40 +109,42 @@ def test_every_operation_has_a_row():
     assert operations() == set(TABLE)
 
 
-@pytest.mark.parametrize("operation", TABLE, ids=" ".join)
-def test_the_scope_that_opens_it_does_and_no_other_but_admin(call, api_key, operation):
-    row = TABLE[operation]
-    for scope in Scope.values:
-        if scope not in (row.scope, "admin"):
-            reply = call(api_key(scope), operation)
-            assert (reply.status_code, reply.json()["error"]["code"]) == (403, "forbidden"), scope
-    assert call(api_key(row.scope), operation).status_code == row.answer
+def ask_each(call, key, among=TABLE):
+    """(operation, answer) of each; what it changed is undone before the next."""
+    for operation in among:
+        with undone():
+            yield operation, call(key, operation)
 
 
-@pytest.mark.parametrize("operation", TABLE, ids=" ".join)
-def test_nobody_and_a_key_that_opens_nothing_are_refused(call, operation):
-    for key in (None, "strop_0123456789.secret", "internal.secret"):
-        reply = call(key, operation)
-        assert (reply.status_code, reply.json()["error"]["code"]) == (401, "unauthorized")
+@pytest.mark.parametrize("scope", Scope.values)
+def test_a_scope_opens_its_operations_and_no_others_unless_it_is_admin(call, api_key, scope):
+    for operation, reply in ask_each(call, api_key(scope)):
+        row = TABLE[operation]
+        if scope == row.scope:
+            assert reply.status_code == row.answer, operation
+        elif scope != "admin":
+            assert (reply.status_code, reply.json()["error"]["code"]) == (403, "forbidden"), operation
+
+
+@pytest.mark.parametrize("key", [None, "strop_0123456789.secret", "internal.secret"])
+def test_nobody_and_a_key_that_opens_nothing_are_refused(call, key):
+    for operation, reply in ask_each(call, key):
+        assert (reply.status_code, reply.json()["error"]["code"]) == (401, "unauthorized"), operation
         assert reply.json()["error"]["request_id"] == reply["x-request-id"]
 
 
-@pytest.mark.parametrize("operation", WITH_OBJECT, ids=" ".join)
-def test_what_belongs_to_another_project_is_not_found(call, api_key, other_project, operation):
-    reply = call(api_key("admin", project=other_project), operation)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
+def test_what_belongs_to_another_project_is_not_found(call, api_key, other_project):
+    for operation, reply in ask_each(call, api_key("admin", project=other_project), WITH_OBJECT):
+        assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found"), operation
 
 
-@pytest.mark.parametrize(
-    "operation", [key for key, row in TABLE.items() if key[0] == "get" and not row.path], ids=" ".join
-)
-def test_a_list_shows_nothing_of_another_project(call, api_key, other_project, operation):
-    said = call(api_key("admin", project=other_project), operation).content.decode()
-    for ours in ("edit-0", "editor", "hook", "spare"):
-        assert f'"{ours}"' not in said
+def test_a_list_shows_nothing_of_another_project(call, api_key, other_project):
+    lists = [key for key, row in TABLE.items() if key[0] == "get" and not row.path]
+    for operation, reply in ask_each(call, api_key("admin", project=other_project), lists):
+        for ours in ("edit-0", "editor", "hook", "spare"):
+            assert f'"{ours}"' not in reply.content.decode(), operation
 
 
-@pytest.mark.parametrize("operation", TABLE, ids=" ".join)
-def test_a_session_of_the_console_opens_nothing_here(call, client, owner, operation):
+def test_a_session_of_the_console_opens_nothing_here(call, client, owner):
     client.force_login(owner)
-    assert call(None, operation).status_code == 401
+    assert {operation: reply.status_code for operation, reply in ask_each(call, None)} == dict.fromkeys(TABLE, 401)
