@@ -46,8 +46,12 @@ class LearningPlan(TenantModel):
     gate_limits = models.JSONField(default=dict)  # overrides of gate.Limits' defaults
     gate_benchmark = models.CharField(max_length=120, null=True)  # <benchmark>@<version>; None: nothing to prove on
     gate_sampling = models.JSONField(default=dict)  # e.g. {"max_tokens": 20, "stop": ["\n"]}; greedy unless said
+    gate_suites = models.JSONField(default=list)  # further benchmarks, see gate.suites.suites_from
+    gate_judge = models.ForeignKey(  # pairwise; None: the judge of the settings, or else the first checkpoint
+        "evals.JudgeVersion", on_delete=models.SET_NULL, null=True, related_name="+"
+    )
     live_limits = models.JSONField(default=dict)  # overrides of live_gate.LiveLimits' defaults
-    judged_pairs = models.PositiveIntegerField(default=10)  # answers a judge compares after a decision; 0: none
+    judged_pairs = models.PositiveIntegerField(default=10)  # answers a judge compares for a decision; 0: none
     updated_at = models.DateTimeField(auto_now=True)
 
     def __str__(self) -> str:
@@ -239,7 +243,7 @@ class GateReport(TenantModel):
     decision = models.CharField(max_length=10)  # promote | canary | extend | hold | roll_back
     reasons = models.JSONField()
     evidence = models.JSONField()
-    judge = models.JSONField(default=dict)  # filled in after the decision; shown, without a vote
+    judge = models.JSONField(default=dict)  # of a judge without a vote filled in after the decision
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

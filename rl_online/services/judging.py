@@ -1,33 +1,43 @@
-"""Job `rl_online.judge`: after the gate has decided, a judge compares a few answers. Shown, without a vote.
+"""A judge compares answers of a candidate with those of the serving checkpoint, for the gate.
 
-The judge of the settings, or else the frozen first checkpoint of the policy, which engines hold while this job waits. A
-policy may not judge itself, so that the base judges only where a person has allowed it on its page.
+Job `rl_online.judge` does so after the gate has decided: shown, without a vote. Where the plan's limits ask for a vote
+(`judged`), the proof itself does so before, see rl_online.services.voting.
+
+The judge is the plan's, else the one of the settings, else the frozen first checkpoint of the policy, which engines
+hold while this waits. A policy may not judge itself, so that the base judges only where a person has allowed it.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
 
 from evals.judging.judge import Judge
-from evals.models import EvalRun, RunState
-from evals.services.completers import judge_completer
+from evals.models import EvalRun, JudgeVersion
+from evals.services import judges
+from evals.services.completers import completer_of
 from evals.services.judgements import judge_pairs
-from evals.services.judges import duty_of, judges_itself, version_of
 from evals.services.ratings import ITSELF
 from jobs.services import ClaimedJob, NotYet
+from registry.errors import InvalidInput
 from registry.models import Checkpoint
 from registry.tenancy import tenant
+from rl_online.gate.suites import Suite
 from rl_online.models import GateReport, LearningPlan
-from rl_online.services.answers import SCORER
+from rl_online.services.answers import is_answered, run_of
 from rl_online.services.holdings import first_checkpoint, is_held
+from rl_online.services.plans import suites_of
 
 JUDGE_JOB = "rl_online.judge"
 LOOK_AGAIN_S = 1.0
-TIMEOUT_S = 60.0
+TIMEOUT_S = 60.0  # of a worker's time; Celery ends a task at 90 s
 PATIENCE = timedelta(minutes=10)  # for an engine to hold the base
 SAMPLING = {"temperature": 0, "max_tokens": 96}
+
+Sides = tuple[EvalRun, EvalRun]  # answers of the candidate and of the serving checkpoint to one suite
 
 
 def judge_job(job: ClaimedJob) -> None:
@@ -36,55 +46,95 @@ def judge_job(job: ClaimedJob) -> None:
     assert project_id is not None
     with tenant(project_id):
         report = GateReport.objects.select_related("checkpoint__policy").get(id=job.payload["report"])
-        runs = _runs(report)
-        base = first_checkpoint(report.checkpoint.policy_id)
-        limit = LearningPlan.objects.get(policy=report.checkpoint.policy).judged_pairs
-        is_ready = bool(settings.JUDGE_URL) or is_held(base)
-        judge = judge_of(project_id, base)
-        version = version_of(judge)
-        is_refused = judges_itself(version, str(report.checkpoint)) and not duty_of(version).may_judge_itself
-    if runs is None or limit == 0:
+        plan = LearningPlan.objects.select_related("gate_judge", "policy").get(policy=report.checkpoint.policy)
+        sides = _sides(report, plan)
+        judge = judge_for(plan)
+        refusal = refusal_of(judge, str(report.checkpoint))
+        waits_for = not_held(judge, plan)
+    if not sides or plan.judged_pairs == 0:
         return
-    if is_refused:
+    if refusal:
         with job.effect(), tenant(project_id):
-            said = {"name": judge.name, "model": judge.model, "win_rate": None, "refused": ITSELF}
-            GateReport.objects.filter(id=report.id).update(judge=said)
+            GateReport.objects.filter(id=report.id).update(judge=refused(judge, refusal))
         return
-    if not is_ready and timezone.now() - report.created_at > PATIENCE:
+    if waits_for and timezone.now() - report.created_at > PATIENCE:
         return
-    if not is_ready:
-        raise NotYet(LOOK_AGAIN_S, f"waits until the engine holds {base}")
+    if waits_for:
+        raise NotYet(LOOK_AGAIN_S, f"waits until the engine holds {waits_for}")
     job.renew(TIMEOUT_S + settings.JOB_LEASE_S)
-    left, right = runs
-    found = judge_pairs(
-        project_id,
-        left_run=left,
-        right_run=right,
-        completer=judge_completer(project_id, base_checkpoint=str(base)),
-        judge=judge,
-        limit=limit,
-        timeout_s=TIMEOUT_S,
-    )
+    found = judge_sides(project_id, judge, sides, limit=plan.judged_pairs, timeout_s=TIMEOUT_S)
     with job.effect(), tenant(project_id):
         GateReport.objects.filter(id=report.id).update(judge=found)
 
 
-def judge_of(project_id: UUID, base: Checkpoint) -> Judge:
+def judge_for(plan: LearningPlan) -> JudgeVersion:
+    """The row of the judge that compares for this plan. Inside a tenant."""
+    if plan.gate_judge is not None:
+        return plan.gate_judge
     if settings.JUDGE_URL:
-        return Judge(name="judge", model=settings.JUDGE_MODEL, sampling=SAMPLING)
-    return Judge(name="base", model=str(base), sampling=SAMPLING)
+        return judges.version_of(Judge(name="judge", model=settings.JUDGE_MODEL, sampling=SAMPLING))
+    return judges.version_of(Judge(name="base", model=str(first_checkpoint(plan.policy_id)), sampling=SAMPLING))
 
 
-def _runs(report: GateReport) -> tuple[EvalRun, EvalRun] | None:
-    """The candidate's answers and the serving checkpoint's, as the gate saw them."""
+def refusal_of(judge: JudgeVersion, candidate: str) -> str:
+    """Why it is not asked about this candidate: it would judge its own policy, and nobody has allowed that; or it can
+    be asked no more. Empty where it is. Inside a tenant."""
+    if judges.judges_itself(judge, candidate) and not judges.duty_of(judge).may_judge_itself:
+        return ITSELF
+    try:
+        completer_of(judge)
+    except InvalidInput as error:
+        return error.message
+    return ""
+
+
+def refused(judge: JudgeVersion, reason: str) -> dict[str, Any]:
+    """What a report shows of a judge that was not asked."""
+    return {"name": judge.name, "model": judge.model, "win_rate": None, "refused": reason}
+
+
+def not_held(judge: JudgeVersion, plan: LearningPlan) -> Checkpoint | None:
+    """The base, where it is the judge and no engine holds it yet. Inside a tenant."""
+    base = first_checkpoint(plan.policy_id)
+    return base if not judge.endpoint and judge.model == str(base) and not is_held(base) else None
+
+
+def sides_of(suites: Sequence[Suite], candidate: str, serving: str) -> list[Sides]:
+    """Of the suites that both have answered. Inside a tenant."""
+    found = [
+        (run_of(suite, candidate), run_of(suite, serving))
+        for suite in suites
+        if is_answered(suite, candidate) and is_answered(suite, serving)
+    ]
+    return [(left, right) for left, right in found if left and right]
+
+
+def judge_sides(
+    project_id: UUID,
+    judge: JudgeVersion,
+    sides: Sequence[Sides],
+    *,
+    limit: int,
+    timeout_s: float,
+) -> dict[str, Any]:
+    """Up to `limit` pairs, spread evenly over the suites, and the report on all of them. Outside a transaction."""
+    with tenant(project_id):
+        completer = completer_of(judge)
+    found: dict[str, Any] = {}
+    for place, (left, right) in enumerate(sides):
+        found = judge_pairs(
+            project_id,
+            left_run=left,
+            right_run=right,
+            completer=completer,
+            judge=judges.judge_of(judge),
+            limit=limit // len(sides) + (place < limit % len(sides)),
+            timeout_s=timeout_s / len(sides),
+        )
+    return found
+
+
+def _sides(report: GateReport, plan: LearningPlan) -> list[Sides]:
+    """As the gate saw them."""
     serving = [found["checkpoint"] for found in report.evidence["findings"] if found["role"] == "serving"]
-    plan = LearningPlan.objects.get(policy=report.checkpoint.policy)
-    if not serving or plan.gate_benchmark is None:
-        return None
-    name, _, version = plan.gate_benchmark.rpartition("@")
-    runs = EvalRun.objects.select_related("benchmark").filter(
-        benchmark__name=name, benchmark__version=version, scorer=SCORER, state=RunState.DONE
-    )
-    left = runs.filter(checkpoint=str(report.checkpoint)).order_by("-started_at").first()
-    right = runs.filter(checkpoint=serving[0]).order_by("-started_at").first()
-    return (left, right) if left and right else None
+    return sides_of(suites_of(plan), str(report.checkpoint), serving[0]) if serving else []

@@ -14,11 +14,14 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
+from evals.judging.judge import Protocol
+from evals.models import JudgeVersion
 from registry.errors import Conflict, InvalidInput
 from registry.models import Checkpoint, CheckpointState, Deployment, Policy
 from registry.services import audit, create_policy, register_checkpoint
 from registry.tenancy import tenant
 from rl_online.gate import Limits
+from rl_online.gate.suites import Suite, suites_from
 from rl_online.live_gate import GuardLimit, LiveLimits
 from rl_online.models import LearningPlan, Promotion, RewardSpec
 from rl_online.rewards.durable import new_folder
@@ -38,9 +41,12 @@ PLAN_FIELDS = {
     "gate_limits",
     "gate_benchmark",
     "gate_sampling",
+    "gate_suites",
+    "gate_judge_id",
     "live_limits",
     "judged_pairs",
 }
+MAX_JUDGED_PAIRS = 2000
 GATE_SAMPLING = {"temperature": 0, "max_tokens": 256}  # greedy: the gate compares the likeliest answers
 
 
@@ -156,6 +162,24 @@ def gate_sampling(plan: LearningPlan) -> dict[str, Any]:
     return {**GATE_SAMPLING, **plan.gate_sampling}
 
 
+def suites_of(plan: LearningPlan) -> list[Suite]:
+    """What a candidate is proved on, the plan's benchmark first; empty without one.
+
+    A further suite has its own sampling: what cuts off the answers of one would spoil another's.
+    """
+    if plan.gate_benchmark is None:
+        return []
+    further = [replace(suite, sampling={**GATE_SAMPLING, **suite.sampling}) for suite in _further_suites(plan)]
+    return [Suite(benchmark=plan.gate_benchmark, sampling=gate_sampling(plan)), *further]
+
+
+def _further_suites(plan: LearningPlan) -> tuple[Suite, ...]:
+    try:
+        return suites_from(plan.gate_suites)
+    except ValueError as error:
+        raise InvalidInput(str(error), field="gate_suites") from None
+
+
 def checkpoint_folder(policy_id: UUID, version: int) -> Path:
     return settings.HOME.checkpoints / str(policy_id) / f"v{version:06d}"
 
@@ -177,8 +201,8 @@ def _set_paused(policy: Policy, is_paused: bool, *, actor: str, reason: str) -> 
 def check_plan(plan: LearningPlan) -> None:
     """Raises InvalidInput naming the field."""
     effective_config(plan)
-    gate_limits(plan)
     live_limits(plan)
+    _check_gate(plan)
     if plan.promotion not in Promotion.values:
         raise InvalidInput(f"found {plan.promotion!r}; use {' or '.join(Promotion.values)}", field="promotion")
     for name in ("every_turns", "min_turns", "max_turns"):
@@ -192,6 +216,27 @@ def check_plan(plan: LearningPlan) -> None:
         )
     if plan.every_minutes is not None and (not isinstance(plan.every_minutes, int) or plan.every_minutes < 1):
         raise InvalidInput(f"found {plan.every_minutes!r}; give whole minutes, or nothing", field="every_minutes")
+
+
+def _check_gate(plan: LearningPlan) -> None:
+    limits, further = gate_limits(plan), _further_suites(plan)
+    if further and plan.gate_benchmark is None:
+        raise InvalidInput("name the first benchmark before further ones", field="gate_benchmark")
+    if any(suite.benchmark == plan.gate_benchmark for suite in further):
+        raise InvalidInput(f"{plan.gate_benchmark} is the first benchmark already", field="gate_suites")
+    pairs, judge = plan.judged_pairs, plan.gate_judge_id
+    if judge is not None and not (isinstance(judge, int) and _compares(judge)):
+        raise InvalidInput(f"no judge {str(judge)[:40]} compares two answers", field="gate_judge_id")
+    if isinstance(pairs, bool) or not isinstance(pairs, int) or not 0 <= pairs <= MAX_JUDGED_PAIRS:
+        raise InvalidInput(
+            f"found {str(pairs)[:40]}; give a whole number up to {MAX_JUDGED_PAIRS}", field="judged_pairs"
+        )
+    if limits.judged is not None and pairs == 0:
+        raise InvalidInput("is 0, and the limits ask for a judge's vote; give the pairs to judge", field="judged_pairs")
+
+
+def _compares(judge_id: int) -> bool:
+    return JudgeVersion.objects.filter(pk=judge_id, protocol=Protocol.PAIRWISE).exists()
 
 
 def _copy(folder: Path, target: Path, *, policy: str) -> Manifest:

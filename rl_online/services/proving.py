@@ -1,4 +1,4 @@
-"""Job `rl_online.prove`: a candidate answers the gate's problems, and the gate decides.
+"""Job `rl_online.prove`: a candidate answers the problems of the gate's suites, and the gate decides.
 
 Answers are kept by evals as EvalRuns: those of the serving checkpoint and of the first are asked once and used again.
 The work is cut into slices that fit a worker's time limit; killed in between, what is answered is not asked again.
@@ -7,7 +7,7 @@ The work is cut into slices that fit a worker's time limit; killed in between, w
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,8 @@ from uuid import UUID
 from django.utils import timezone
 
 from evals import selectors as evals_selectors
-from evals.models import EvalRun, RunState
+from evals.models import Benchmark, EvalRun, EvalState
+from evals.refs import benchmark_ref
 from evals.services.completers import GatewayCompleter
 from evals.services.runs import run_benchmark
 from jobs import crash
@@ -24,16 +25,19 @@ from registry.models import Checkpoint, Deployment
 from registry.services import LOOP
 from registry.tenancy import tenant
 from rl_online.gate import Arm, Decision, Evidence, Guard, Half, Kind, Limits, decide
+from rl_online.gate.parts import parts_of
+from rl_online.gate.suites import Suite
 from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
 from rl_online.services import notices
-from rl_online.services.answers import SCORER, has_answered
+from rl_online.services.answers import SCORER, has_answered, run_of
 from rl_online.services.canaries import start_canary
 from rl_online.services.holdings import first_checkpoint, is_held, load_error
 from rl_online.services.judging import JUDGE_JOB
-from rl_online.services.plans import gate_limits, gate_sampling
+from rl_online.services.plans import gate_limits, suites_of
 from rl_online.services.promotion import promote
 from rl_online.services.reopening import opened_at
 from rl_online.services.runs import PROVE_JOB, superseded
+from rl_online.services.voting import hear
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +56,7 @@ class Proof:
     candidate: Checkpoint
     arms: dict[str, Checkpoint]  # role -> baseline; the first checkpoint only where it is another one
     plan: LearningPlan
+    suites: list[Suite]
     limits: Limits
     rounds: int
     opened_at: datetime  # when it was first asked, or asked anew by a person
@@ -76,7 +81,7 @@ def prove_job(job: ClaimedJob) -> None:
     else:
         with tenant(job.project_id):
             _note_fetched(proof.run)
-        decision = decide(measure(job, proof), proof.limits)
+        decision = decide(_with_judge(job, proof, measure(job, proof)), proof.limits)
     crash.point("task.rl_online.prove.mid")
     with job.effect(), tenant(job.project_id):
         carry_out(proof.run.id, decision)
@@ -87,7 +92,7 @@ def proof_of(run_id: UUID) -> Proof | None:
     run = UpdateRun.objects.select_related("checkpoint__policy", "checkpoint__parent__policy", "policy").get(id=run_id)
     if run.state != UpdateState.PROVING or run.checkpoint is None:
         return None
-    plan = LearningPlan.objects.get(policy=run.policy)
+    plan = LearningPlan.objects.select_related("gate_judge").get(policy=run.policy)
     serving = Deployment.objects.select_related("checkpoint__policy").get(policy=run.policy, alias="default").checkpoint
     first = first_checkpoint(run.policy_id)
     opened = opened_at(run.checkpoint)
@@ -96,57 +101,89 @@ def proof_of(run_id: UUID) -> Proof | None:
         candidate=run.checkpoint,
         arms={"serving": serving} | ({"first": first} if first.id != serving.id else {}),
         plan=plan,
+        suites=suites_of(plan),
         limits=gate_limits(plan),
         rounds=1 + GateReport.objects.filter(run=run, decision=Kind.EXTEND, created_at__gte=opened).count(),
         opened_at=opened,
     )
 
 
+Answers = Mapping[str, Mapping[str, EvalRun]]  # suite -> checkpoint -> its run
+
+
 def measure(job: ClaimedJob, proof: Proof) -> Evidence:
     """Every answer the decision needs. Raises NotYet when this slice of time is over before they are all there."""
     deadline = time.monotonic() + SLICE_S
-    runs: dict[UUID, EvalRun] = {}
-    for checkpoint in proof.checkpoints:
-        runs[checkpoint.id] = _answers_of(job, proof, checkpoint, deadline)
+    answers: Answers = {
+        suite.benchmark: {str(one): _answers_of(job, proof, suite, one, deadline) for one in proof.checkpoints}
+        for suite in proof.suites
+    }
+    if proof.limits.judged is not None and time.monotonic() > deadline - SLICE_S / 2:
+        raise NotYet(0, "the judge is asked next")
     assert job.project_id is not None
     with tenant(job.project_id):
-        return evidence_of(proof, runs)
+        return evidence_of(proof, answers)
 
 
-def evidence_of(proof: Proof, runs: Mapping[UUID, EvalRun]) -> Evidence:
-    """The scores, by half of the benchmark (its slice `half`) and problem."""
-    slices = evals_selectors.problems(runs[proof.candidate.id].benchmark)
-    scores = {checkpoint.id: evals_selectors.scores(runs[checkpoint.id]) for checkpoint in proof.checkpoints}
-    halves = []
-    for name in sorted({parts.get("half", "all problems") for parts in slices.values()}):
-        members = {key: parts for key, parts in slices.items() if parts.get("half", "all problems") == name}
-        halves.append(
-            Half(
-                name=name,
-                families={key: parts.get("family", key) for key, parts in members.items()},
-                candidate={key: scores[proof.candidate.id].get(key) for key in members},
-                baselines=tuple(
-                    Arm(role=role, checkpoint=str(arm), scores={key: scores[arm.id].get(key) for key in members})
-                    for role, arm in proof.arms.items()
-                ),
-            )
-        )
+def evidence_of(proof: Proof, answers: Answers) -> Evidence:
+    """The scores, by suite, part of it (its halves, and what the limits name) and problem."""
+    halves = [half for suite in proof.suites for half in _halves(proof, suite.benchmark, answers[suite.benchmark])]
+    runs = [run for by_checkpoint in answers.values() for run in by_checkpoint.values()]
     return Evidence(
         candidate=str(proof.candidate),
         halves=tuple(halves),
+        suites=tuple(suite.benchmark for suite in proof.suites),
         rounds=proof.rounds,
-        guards=_guards(runs[proof.candidate.id], runs[proof.arms["serving"].id]),
-        refusals=_refusals_in(runs.values()),
+        guards=_guards(proof, answers),
+        refusals=_refusals_in(runs),
     )
 
 
-def _guards(candidate: EvalRun, serving: EvalRun) -> tuple[Guard, ...]:
-    new, old = evals_selectors.side_effects(candidate), evals_selectors.side_effects(serving)
+def _halves(proof: Proof, suite: str, runs: Mapping[str, EvalRun]) -> list[Half]:
+    problems = evals_selectors.problems(runs[str(proof.candidate)].benchmark)
+    scores = {name: evals_selectors.scores(run) for name, run in runs.items()}
+    return [
+        Half(
+            name=part.name,
+            suite=suite,
+            families=part.families,
+            candidate={key: scores[str(proof.candidate)].get(key) for key in part.families},
+            baselines=tuple(
+                Arm(role=role, checkpoint=str(arm), scores={key: scores[str(arm)].get(key) for key in part.families})
+                for role, arm in proof.arms.items()
+            ),
+        )
+        for part in parts_of(suite, problems, proof.limits.named)
+    ]
+
+
+def _with_judge(job: ClaimedJob, proof: Proof, evidence: Evidence) -> Evidence:
+    """A judge is heard before the decision only where the limits ask for its vote."""
+    if proof.limits.judged is None:
+        return evidence
+    is_patient = timezone.now() - proof.opened_at < PATIENCE
+    names = {"candidate": str(proof.candidate), "serving": str(proof.arms["serving"])}
+    heard = hear(job, proof.plan, **names, is_patient=is_patient)
+    return replace(evidence, wins=heard.wins, judge=heard.shown)
+
+
+def _guards(proof: Proof, answers: Answers) -> tuple[Guard, ...]:
+    """Over the problems of all suites together."""
+    new = _side_effects({suite: runs[str(proof.candidate)] for suite, runs in answers.items()})
+    old = _side_effects({suite: runs[str(proof.arms["serving"])] for suite, runs in answers.items()})
     return tuple(
         Guard(name=name, candidate=new[name], serving=old[name], relative=name != "empty answers")
         for name in new
         if name in old
     )
+
+
+def _side_effects(runs: Mapping[str, EvalRun]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for suite, run in runs.items():
+        for name, values in evals_selectors.side_effects(run).items():
+            found.setdefault(name, {}).update({f"{suite}/{key}": value for key, value in values.items()})
+    return found
 
 
 def _refusals_in(runs: Iterable[EvalRun]) -> tuple[str, ...]:
@@ -176,6 +213,7 @@ def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
         decision=kind,
         reasons=reasons,
         evidence=decision.to_json()["evidence"] | _sources(run, decision),
+        judge=dict(decision.judge or {}),
     )
     if kind is Kind.EXTEND:
         key = f"{run.id}:{decision.rounds + 1}"
@@ -183,31 +221,31 @@ def carry_out(run_id: UUID, decision: Decision) -> GateReport | None:
         return report
     notices.tell_decided(report)
     _end_proof(run, kind)
-    if decision.findings and LearningPlan.objects.get(policy=run.policy).judged_pairs:
+    if decision.findings and decision.judge is None and LearningPlan.objects.get(policy=run.policy).judged_pairs:
         payload = {"report": report.id, "policy": str(run.policy_id)}
         enqueue(JUDGE_JOB, project_id=run.project_id, payload=payload, key=str(report.id))
     return report
 
 
 def _sources(run: UpdateRun, decision: Decision) -> dict[str, Any]:
-    """Where every number of the report comes from: problems, sampling, and the run of each checkpoint."""
-    plan = LearningPlan.objects.get(policy=run.policy)
-    if plan.gate_benchmark is None:
+    """Where every number of the report comes from: problems, sampling, and the run of each checkpoint, by suite."""
+    suites = suites_of(LearningPlan.objects.get(policy=run.policy))
+    if not suites:
         return {"benchmark": None}
-    name, _, version = plan.gate_benchmark.rpartition("@")
-    names = {decision.candidate, *(finding.checkpoint for finding in decision.findings)}
-    found = EvalRun.objects.filter(
-        benchmark__name=name,
-        benchmark__version=version,
-        checkpoint__in=names,
-        scorer=SCORER,
-        sampling=gate_sampling(plan),
-    ).order_by("started_at")
+    names = sorted({decision.candidate, *(finding.checkpoint for finding in decision.findings)})
+    found = [_source(suite, names) for suite in suites]
+    return {name: found[0][name] for name in ("benchmark", "scorer", "sampling", "runs")} | {"suites": found}
+
+
+def _source(suite: Suite, names: Iterable[str]) -> dict[str, Any]:
+    runs = {name: run for name in names if (run := run_of(suite, name)) is not None}
+    imported = next((run for run in runs.values() if run.benchmark.origin), None)
     return {
-        "benchmark": plan.gate_benchmark,
-        "scorer": SCORER,
-        "sampling": gate_sampling(plan),
-        "runs": {one.checkpoint: str(one.id) for one in found},
+        "benchmark": suite.benchmark,
+        "origin": imported.benchmark.origin if imported else "",
+        "scorer": imported.scorer if imported else SCORER,
+        "sampling": imported.settings if imported else dict(suite.sampling),
+        "runs": {name: str(run.id) for name, run in runs.items()},
     }
 
 
@@ -230,9 +268,30 @@ def _refusal(proof: Proof) -> str | None:
         return moved
     if proof.plan.gate_benchmark is None:
         return "no gate benchmark is set, so nothing is proved; a person may promote it with a reason"
+    if refusal := next((said for suite in proof.suites if (said := _cannot_be_measured(proof, suite))), None):
+        return refusal
     if timezone.now() - proof.opened_at > PATIENCE and not is_held(proof.candidate):
         error = load_error(proof.candidate)
         return f"no engine held it within {PATIENCE.seconds // 60} minutes" + (f": {error}" if error else "")
+    return None
+
+
+def _cannot_be_measured(proof: Proof, suite: Suite) -> str | None:
+    """Why this suite can tell nothing about these checkpoints, whoever is asked."""
+    named = benchmark_ref(suite.benchmark)
+    benchmark = Benchmark.objects.filter(name=named.name, version=named.version).first()
+    if benchmark is None:
+        return f"there is no benchmark {suite.benchmark}"
+    if not benchmark.origin:
+        return None
+    runs = {str(one): run_of(suite, str(one)) for one in proof.checkpoints}
+    if missing := [name for name, run in runs.items() if run is None]:
+        return (
+            f"{suite.benchmark} came in from elsewhere and is not asked here: it has no finished run of "
+            f"{', '.join(missing)}; bring one in, then reopen the gate"
+        )
+    if len(scorers := sorted({run.scorer for run in runs.values() if run})) > 1:
+        return f"the runs on {suite.benchmark} do not measure the same: they are scored by {' and '.join(scorers)}"
     return None
 
 
@@ -250,26 +309,31 @@ def _not_held(proof: Proof) -> list[Checkpoint]:
     return [one for one in proof.checkpoints if not has_answered(one, proof.plan) and not is_held(one)]
 
 
-def _answers_of(job: ClaimedJob, proof: Proof, checkpoint: Checkpoint, deadline: float) -> EvalRun:
-    assert job.project_id is not None and proof.plan.gate_benchmark is not None
+def _answers_of(job: ClaimedJob, proof: Proof, suite: Suite, checkpoint: Checkpoint, deadline: float) -> EvalRun:
+    """Those that are kept already, else all that are still missing."""
+    assert job.project_id is not None
+    with tenant(job.project_id):
+        kept = run_of(suite, str(checkpoint))
+    if kept is not None and kept.state == EvalState.DONE and (kept.asked_by or kept.benchmark.origin):
+        return kept
     run = run_benchmark(
         job.project_id,
-        benchmark=proof.plan.gate_benchmark,
+        benchmark=suite.benchmark,
         completer=GatewayCompleter(job.project_id, str(checkpoint), source="eval"),
         checkpoint=str(checkpoint),
         scorer=SCORER,
-        sampling=gate_sampling(proof.plan),
+        sampling=suite.sampling,
         deadline=deadline,
         retry_unscored=True,
         on_progress=lambda done, total: job.renew(),
     )
-    if run.state != RunState.DONE:
-        raise NotYet(0, f"{checkpoint} is still answering")
+    if run.state != EvalState.DONE:
+        raise NotYet(0, f"{checkpoint} is still answering {suite.benchmark}")
     with tenant(job.project_id):
         summary = evals_selectors.summary(run)
     num_missing = summary.num_errors + summary.num_infra - summary.num_refused
     if num_missing and timezone.now() - proof.opened_at < RETRY_FOR:
-        raise NotYet(2, f"{num_missing} answers of {checkpoint} are asked for again")
+        raise NotYet(2, f"{num_missing} answers of {checkpoint} to {suite.benchmark} are asked for again")
     return run
 
 

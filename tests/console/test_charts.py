@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from console import plots
+from console.charts.power import MOST_CURVES, NUM_POINTS, PowerCurve, power
 
 START = datetime(2026, 11, 30, 6, tzinfo=UTC)
 
@@ -90,3 +91,20 @@ def test_every_point_over_time_leads_to_its_rows_and_says_its_interval_and_n():
 
 def test_without_points_nothing_is_drawn_over_time():
     assert over_time() is None
+
+
+def test_power_is_drawn_to_beyond_what_each_suite_can_see_and_marks_it():
+    # 80 tasks, sd .2927: 2.8016 * .2927 / sqrt(80) = 9.17 points; 4 times the problems see half of it
+    figure = power([PowerCurve(name="tb@1", sd=0.2927, n=80), PowerCurve(name="big@1", sd=0.2927, n=320)])
+    line, diamond, second, _ = figure["data"]
+    assert diamond["x"][0] == pytest.approx(9.17, abs=0.01) and diamond["y"] == [80]
+    assert line["x"][-1] == pytest.approx(1.6 * diamond["x"][0]) and line["y"][0] == pytest.approx(5.0)
+    assert line["y"] == sorted(line["y"]) and len(line["x"]) == NUM_POINTS
+    assert all(high > low for high, low in zip(second["y"][1:], line["y"][1:], strict=True))
+    assert (line["name"], figure["layout"]["showlegend"]) == ("tb@1, n 80", True)
+
+
+def test_without_a_suite_that_varied_there_is_no_power_to_draw_and_never_more_curves_than_a_plan_has_suites():
+    assert power([]) is None
+    many = [PowerCurve(name=f"s@{number}", sd=0.5, n=100) for number in range(100)]
+    assert len(power(many)["data"]) == 2 * MOST_CURVES

@@ -9,11 +9,12 @@ from django.utils import timezone
 
 from registry.models import Checkpoint
 from registry.tenancy import tenant
-from rl_online.gate import Arm, Evidence, Guard, Half, Limits, decide
+from rl_online.gate import Arm, Evidence, Guard, Half, JudgedWins, Limits, decide
 from rl_online.models import CanaryLook, GateReport, LearningPlan, UpdateRun
 from rl_online.services import live_experiments, plans
 from rl_online.services.canaries import start_canary
 from tests.console import factories
+from tests.console.evaluate import make_benchmark, make_judge
 
 pytestmark = pytest.mark.django_db
 
@@ -126,6 +127,78 @@ def test_guards_and_what_can_be_seen_stand_in_the_gates_report(as_owner, project
     assert "Can see" in html and "upright strokes: the margin of each" in html
 
 
+SAME = {str(number): float(number % 2) for number in range(40)}
+SHOWN = {
+    "name": "strict", "model": "judge-1", "win_rate": 0.6, "low": 0.446, "high": 0.737, "num_pairs": 40, "wins": 24,
+    "ties": 0, "losses": 16, "invalid": 0, "errors": 0, "agreement": 0.9, "agreement_low": 0.77, "agreement_high": 0.96,
+    "num_compared": 40, "kappa": 0.8, "kappa_low": 0.61, "kappa_high": 0.99, "sentence": "agrees with the tests",
+}  # fmt: skip
+
+
+def kept(project, loop, decision, **evidence) -> GateReport:
+    with tenant(project.id):
+        checkpoint = Checkpoint.objects.get(policy=loop.policy, version=3)
+        return GateReport.objects.create(
+            checkpoint=checkpoint, decision=decision.kind, reasons=list(decision.reasons),
+            evidence=decision.to_json()["evidence"] | evidence, judge=dict(decision.judge or {}),
+        )  # fmt: skip
+
+
+def test_a_report_of_several_suites_shows_each_with_its_reach_its_targets_and_the_judges_vote(as_owner, project, loop):
+    arm = Arm(role="serving", checkpoint="editor@2", scores=SAME)
+    halves = [
+        Half(suite=suite, name="all problems", families=dict.fromkeys(SAME, "f"), candidate=SAME | changed,
+             baselines=(arm,))
+        for suite, changed in (("gate@1", {"0": 1.0}), ("humaneval@1", {"1": 0.0}))
+    ]  # fmt: skip
+    wins = JudgedWins(judge="strict (judge-1)", num_decided=40, num_undecided=0, rate=0.6, low=0.446, high=0.737)
+    corrected = {"estimate": {"value": 0.55, "low": 0.4, "high": 0.7}, "num_labelled": 12, "num_unlabelled": 28}
+    evidence = Evidence(
+        candidate="editor@3", halves=tuple(halves), suites=("gate@1", "humaneval@1"), wins=wins,
+        judge=SHOWN | {"corrected": corrected},
+    )  # fmt: skip
+    decision = decide(evidence, Limits(superior_on=["humaneval"], judged=0.4))
+    html = get(as_owner, "gate", report=kept(project, loop, decision).pk)
+    # one of 40 differs: SE 2.5 points, so 2.8016 * 2.5 = 7.0
+    assert html.count("this suite cannot see less than 7.0 points") == 2
+    assert "humaneval@1: all problems" in html and "p by Holm" in html
+    assert "alpha 5 %" in html and "Chance that a true difference is found" in html
+    assert "has a vote: its win rate is to lie above 40.0 %" in html
+    assert "55.0 %, 40.0 % to 70.0 %" in html and "12 votes of people" in html
+
+
+def test_a_judge_without_a_vote_says_why_on_the_report(as_owner, project, loop):
+    half = Half(
+        name="all problems", families=dict.fromkeys(SAME, "f"), candidate=SAME,
+        baselines=(Arm(role="serving", checkpoint="editor@2", scores=SAME),),
+    )  # fmt: skip
+    wins = JudgedWins(
+        judge="base (editor@1)", num_decided=10, num_undecided=0, rate=0.9, low=0.6, high=0.98,
+        no_vote="it failed its canaries",
+    )  # fmt: skip
+    decision = decide(Evidence(candidate="editor@3", halves=(half,), wins=wins, judge=SHOWN), Limits(judged=0.4))
+    html = get(as_owner, "gate", report=kept(project, loop, decision).pk)
+    assert "asked to vote, but has none" in html and "has no vote, it failed its canaries" in html
+    assert "so what this suite could see is not known" in html and "the power is not known" in html
+
+
+def test_a_report_from_before_there_were_several_suites_still_shows_what_it_could_see(as_owner, project, loop):
+    half = Half(
+        name="seen families", families=dict.fromkeys(SAME, "f"), candidate=SAME | {"1": 0.0},
+        baselines=(Arm(role="serving", checkpoint="editor@2", scores=SAME),),
+    )  # fmt: skip
+    report = kept(project, loop, decide(Evidence(candidate="editor@3", halves=(half,))))
+    with tenant(project.id):
+        for new in ("reach", "targets", "vote"):
+            del report.evidence[new]
+        for finding in report.evidence["findings"]:
+            del finding["suite"], finding["title"]
+        report.save()
+    html = get(as_owner, "gate", report=report.pk)
+    assert "seen families" in html and "seen families, n 40" in html and "Chance that a true difference" in html
+    assert "Problems of report" in get(as_owner, "gate-problems", report=report.pk)
+
+
 def test_an_engineer_reopens_a_held_candidate_from_its_report(as_engineer, project, loop):
     with tenant(project.id):
         report = GateReport.objects.select_related("run").get(decision="hold")
@@ -142,7 +215,9 @@ def test_an_engineer_reopens_a_held_candidate_from_its_report(as_engineer, proje
 
 
 RULES = {
-    "gate_benchmark": "editor-gate@1", "margin": "5", "superior_on": "seen families, unseen families",
+    "gate_benchmark": "editor-gate@1", "gate_suites": 'humaneval@1 {"max_tokens": 512}', "margin": "5",
+    "margins": "humaneval: 2.5\nhumaneval: family=add: 20", "judged": "45", "judged_pairs": "60",
+    "superior_on": "seen families, unseen families",
     "guards": "output tokens: 0.25\n\nempty answers: 0.05", "canary": "10", "live_margin": "3", "min_users": "80",
     "max_days": "7.5", "live_guards": "latency: 0.1",
 }  # fmt: skip
@@ -162,13 +237,23 @@ def send_rules(as_engineer, project, loop):
 
 
 def test_the_rules_are_changed_by_their_form_and_hold_as_they_were_written(send_rules, project, loop):
-    answer = send_rules(**RULES)
+    with tenant(project.id):
+        make_benchmark("humaneval", size=1)
+        judge = make_judge("strict", "judge-1")
+    answer = send_rules(**RULES, gate_judge=f"{judge.pk}")
     assert "is judged by these rules" in answer.content.decode()
     with tenant(project.id):
         plan = LearningPlan.objects.get(policy=loop.policy)
         gate, live = plans.gate_limits(plan), plans.live_limits(plan)
     assert (gate.margin, gate.superior_on, gate.canary_share) == (0.05, ["seen families", "unseen families"], 0.1)
     assert gate.guards == {"output tokens": 0.25, "empty answers": 0.05}
+    assert plan.gate_suites == [{"benchmark": "humaneval@1", "sampling": {"max_tokens": 512}}]
+    assert gate.margins == {"humaneval": 0.025, "humaneval: family=add": 0.2}
+    assert (plan.gate_judge_id, plan.judged_pairs, gate.judged) == (judge.pk, 60, 0.45)
+    assert {name: answer.context["rules"][name] for name in ("gate_suites", "margins", "judged")} == {
+        name: RULES[name] for name in ("gate_suites", "margins", "judged")
+    }
+    assert "editor-gate@1 and 1 more" in answer.content.decode()
     assert (live.margin, live.min_users, live.max_days) == (0.03, 80, 7.5)
     assert [(guard.name, guard.at_most) for guard in live.guards] == [("latency", 0.1)]
     assert answer.context["rules"]["live_guards"] == "latency: 0.1"
@@ -192,6 +277,9 @@ def test_saving_the_form_as_it_stands_changes_nothing_that_holds(send_rules, pro
         ({"margin": "wide"}, "Margin on problems: found &#x27;wide&#x27;; give a number"),
         ({"margin": "150"}, "margin is 1.5; give a share from 0 to 1"),
         ({"guards": "latency"}, "write a line like `latency: 0.25`"),
+        ({"margins": "humaneval 5"}, "write a line like `humaneval: 5`"),
+        ({"gate_suites": "mbpp@1"}, "Further benchmarks: there is no benchmark mbpp@1"),
+        ({"judged": "nan"}, "Judge&#x27;s vote: found &#x27;nan&#x27;; give a number"),
         ({"live_guards": "speed: 1"}, "no guard &#x27;speed&#x27;; known are error share"),
         ({"max_days": "0"}, "max_days is 0.0; give more than 0"),
     ],

@@ -27,7 +27,7 @@ COLUMNS = (
     Column(name="reason", title="First reason"),
     Column(name="against", title="Against"),
     Column(name="state", title="Candidate now"),
-    Column(name="judge", title="Judge, win rate", is_number=True, hint="shown, without a vote"),
+    Column(name="judge", title="Judge, win rate", is_number=True, hint="of the candidate against the serving one"),
     Column(name="at", title="Decided"),
 )
 EXPORTED = ("report", "checkpoint", "decision", "reasons", "evidence", "judge", "decided_at")

@@ -1,5 +1,6 @@
 """A gate report with what each of its numbers was counted from: problems, answers, runs, the judge's pairs."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,9 +8,11 @@ from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 
+from console.charts.power import MOST_CURVES, PowerCurve
 from evals.models import Comparison, EvalRun, Problem, Score
 from registry.errors import NotFound
 from registry.models import AuditEvent
+from rl_online.gate.parts import belongs
 from rl_online.models import GateReport, LearningPlan
 from rl_online.services.answers import SCORER
 
@@ -57,19 +60,47 @@ def find_report(number: int) -> GateReport:
     return found
 
 
-def runs_behind(report: GateReport) -> dict[str, EvalRun]:
-    """Checkpoint -> the run that asked it. Reports from before runs were named find theirs by what they measured."""
-    named = report.evidence.get("runs")
-    runs = EvalRun.objects.select_related("benchmark")
-    if named:
-        return {str(one.checkpoint): one for one in runs.filter(id__in=[UUID(text) for text in named.values()])}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuiteRuns:
+    """One suite of a report, with the run of each checkpoint on it."""
+
+    benchmark: str
+    origin: str  # where its results came from; "": asked here
+    scorer: str
+    sampling: Mapping[str, Any]
+    runs: Mapping[str, EvalRun]
+
+
+def suites_behind(report: GateReport) -> list[SuiteRuns]:
+    """Reports from before there were several, or before runs were named, find theirs by what they measured."""
+    kept = report.evidence.get("suites") or [report.evidence]
+    if not any(one.get("runs") for one in kept):
+        return _suite_by_plan(report)
+    ids = [UUID(text) for one in kept for text in one.get("runs", {}).values()]
+    runs = {str(run.id): run for run in EvalRun.objects.select_related("benchmark").filter(id__in=ids)}
+    return [
+        SuiteRuns(
+            benchmark=one.get("benchmark") or "",
+            origin=one.get("origin", ""),
+            scorer=one.get("scorer", SCORER),
+            sampling=one.get("sampling", {}),
+            runs={name: runs[key] for name, key in one.get("runs", {}).items() if key in runs},
+        )
+        for one in kept
+    ]
+
+
+def _suite_by_plan(report: GateReport) -> list[SuiteRuns]:
     plan = LearningPlan.objects.filter(policy=report.checkpoint.policy).first()
-    if plan is None or not plan.gate_benchmark:
-        return {}
+    if plan is None or not plan.gate_benchmark or not findings(report):
+        return []
     name, _, version = plan.gate_benchmark.rpartition("@")
     asked = {str(report.checkpoint), *(finding["checkpoint"] for finding in findings(report))}
-    found = runs.filter(benchmark__name=name, benchmark__version=version, checkpoint__in=asked, scorer=SCORER)
-    return {str(one.checkpoint): one for one in found.order_by("started_at")}
+    found = EvalRun.objects.select_related("benchmark").filter(
+        benchmark__name=name, benchmark__version=version, checkpoint__in=asked, scorer=SCORER
+    )
+    runs = {str(one.checkpoint): one for one in found.order_by("started_at")}
+    return [SuiteRuns(benchmark=plan.gate_benchmark, origin="", scorer=SCORER, sampling={}, runs=runs)]
 
 
 def findings(report: GateReport) -> list[dict[str, Any]]:
@@ -87,17 +118,20 @@ def finding_of(report: GateReport, number: str) -> dict[str, Any]:
 
 def pairs(report: GateReport, finding: Mapping[str, Any]) -> list[Pair]:
     """Every problem the finding was asked on, by id; a gate asks some hundreds at most."""
-    runs = runs_behind(report)
+    suites = suites_behind(report)
+    suite = next((one for one in suites if one.benchmark == finding.get("suite")), suites[0] if suites else None)
+    runs = suite.runs if suite else {}
     new, old = runs.get(str(report.checkpoint)), runs.get(finding["checkpoint"])
     asked = new or old
     if asked is None:
         return []
-    problems = Problem.objects.filter(benchmark=asked.benchmark_id).order_by("problem_id")
-    if finding["half"] != "all problems":
-        problems = problems.filter(slices__half=finding["half"])
+    rows = Problem.objects.filter(benchmark=asked.benchmark_id).order_by("problem_id")
+    problems = [row for row in rows if belongs(row.slices, finding["half"])]
     answers: dict[tuple[UUID, int], Score] = {
         (row.run_id, row.problem_id): row
-        for row in Score.objects.filter(run__in=[one for one in (new, old) if one], problem__in=problems)
+        for run in (new, old)
+        if run
+        for row in Score.objects.filter(run=run, scorer=run.scorer, repeat=0)
         if row.run_id and row.problem_id
     }
     return [
@@ -128,3 +162,25 @@ def acts_on(report: GateReport) -> list[AuditEvent]:
     """What people and the loop did with the candidate."""
     events = AuditEvent.objects.filter(object_kind="checkpoint", object_id=str(report.checkpoint))
     return list(events.order_by("-at", "-id")[:50])
+
+
+def titled(finding: Mapping[str, Any]) -> str:
+    """What reasons call its part; reports from before there were several suites have but the half."""
+    return str(finding.get("title") or finding["half"])
+
+
+def curves(report: GateReport) -> list[PowerCurve]:
+    """What each suite can see beside the serving checkpoint; of an older report, what each half can."""
+    reach = [one for one in report.evidence.get("reach", []) if one["role"] == "serving"]
+    if reach:
+        first = report.evidence.get("benchmark") or "the suite"
+        return [
+            PowerCurve(name=one["suite"] or first, sd=one["sd"], n=one["num_common"])
+            for one in reach[:MOST_CURVES]
+            if one["sd"]
+        ]
+    return [
+        PowerCurve(name=titled(one), sd=one["difference"]["se"] * math.sqrt(one["num_common"]), n=one["num_common"])
+        for one in findings(report)[: 3 * MOST_CURVES]
+        if one["role"] == "serving" and one.get("difference") and one["difference"].get("se")
+    ][:MOST_CURVES]

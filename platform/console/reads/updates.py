@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Avg
+from django.db.models import Avg, Count
 
 from console import plots
-from evals.models import EvalRun, Problem, Score
+from evals.models import Problem, Score
 from jobs.models import Job, JobState
 from registry.models import Checkpoint
+from rl_online.gate.suites import Suite
 from rl_online.models import LearningPlan, UpdateMetric, UpdateRun
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.services.answers import SCORER
-from rl_online.services.plans import gate_sampling
+from rl_online.services.answers import run_of
+from rl_online.services.plans import suites_of
 
 UPDATER_QUEUE = "updater"
 HELDOUT = "heldout_"  # what begins like this was measured on samples that are never trained on
@@ -117,10 +118,11 @@ def queue_position(payload_key: str, payload_id: UUID) -> int | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answers:
-    """How far a checkpoint is with the gate's problems."""
+    """How far a checkpoint is with the problems of one of the gate's suites."""
 
-    role: str  # candidate | serving
+    role: str  # candidate | made from
     checkpoint: str
+    benchmark: str
     num_answered: int
     num_problems: int
     mean: float | None  # of those scored so far; None: none yet
@@ -128,33 +130,28 @@ class Answers:
 
 
 def proof(run: UpdateRun) -> list[Answers]:
-    """Candidate and the checkpoint it was made from on the gate's problems; empty before there is a candidate."""
+    """Candidate and the checkpoint it was made from on each suite; empty before there is a candidate."""
     plan = LearningPlan.objects.filter(policy=run.policy).first()
-    if run.checkpoint is None or plan is None or not plan.gate_benchmark:
+    if run.checkpoint is None or plan is None:
         return []
-    name, _, version = plan.gate_benchmark.rpartition("@")
-    problems = Problem.objects.filter(benchmark__name=name, benchmark__version=version)
-    num_problems = problems.count()
     sides: list[tuple[str, Checkpoint]] = [("candidate", run.checkpoint), ("made from", run.parent)]
-    found = []
-    for role, checkpoint in sides:
-        measured = EvalRun.objects.filter(
-            benchmark__name=name, benchmark__version=version, checkpoint=str(checkpoint), scorer=SCORER,
-            sampling=gate_sampling(plan),
-        ).order_by("-started_at").first()  # fmt: skip
-        scores = Score.objects.filter(run=measured) if measured else Score.objects.none()
-        num_scored = scores.filter(value__isnull=False).count()
-        found.append(
-            Answers(
-                role=role,
-                checkpoint=str(checkpoint),
-                num_answered=scores.count(),
-                num_problems=num_problems,
-                mean=scores.aggregate(mean=Avg("value"))["mean"] if num_scored else None,
-                num_scored=num_scored,
-            )
-        )
-    return found
+    return [_answers(suite, role, checkpoint) for suite in suites_of(plan) for role, checkpoint in sides]
+
+
+def _answers(suite: Suite, role: str, checkpoint: Checkpoint) -> Answers:
+    name, _, version = suite.benchmark.rpartition("@")
+    measured = run_of(suite, str(checkpoint))
+    scores = Score.objects.filter(run=measured, scorer=measured.scorer) if measured else Score.objects.none()
+    counted = scores.aggregate(answered=Count("id"), scored=Count("value"), mean=Avg("value"))
+    return Answers(
+        role=role,
+        checkpoint=str(checkpoint),
+        benchmark=suite.benchmark,
+        num_answered=counted["answered"] or 0,
+        num_problems=Problem.objects.filter(benchmark__name=name, benchmark__version=version).count(),
+        mean=counted["mean"],
+        num_scored=counted["scored"] or 0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -135,7 +135,8 @@ def _rules_form(policy: Policy, sent: Mapping[str, str] | None = None) -> dict[s
         return {}
     now = gate_rules_form.rules(plan)
     filled = now if sent is None else {name: sent.get(name, "") for name in now}
-    return {"rules": filled, "seen": stale_forms.seen(now)}
+    judges = gate_rules_form.pairwise_judges()
+    return {"rules": filled, "seen": stale_forms.seen(now), "judges": judges}
 
 
 def _page(request: MemberRequest, policy: Policy) -> str:

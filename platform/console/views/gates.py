@@ -9,6 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console import plots
 from console.access import MemberRequest, carry_out, member_required
+from console.charts.power import power
 from console.listing import show_list
 from console.lists.gates import GATES
 from console.reads import gates as reads
@@ -37,9 +38,13 @@ def gate(request: MemberRequest, report: int) -> HttpResponse:
             "limits": found.evidence.get("limits", {}),
             "findings": reads.findings(found),
             "live_findings": found.evidence.get("live_findings", []),
+            "reach": found.evidence.get("reach", []),
+            "targets": found.evidence.get("targets", []),
+            "vote": found.evidence.get("vote"),
             "guards": found.evidence.get("guards", []),
             "figure": forest(found),
-            "runs": reads.runs_behind(found),
+            "power": power(reads.curves(found)),
+            "suites": reads.suites_behind(found),
             "judge": found.judge or found.evidence.get("judge"),
             "judged": reads.judged_pairs(found),
             "settings": update_reads.settings_of(found.run.config) if found.run else [],
@@ -76,6 +81,7 @@ def problems(request: MemberRequest, report: int) -> HttpResponse:
         {
             "report": found,
             "finding": finding,
+            "title": reads.titled(finding),
             "number": number,
             "verdict": verdict,
             "verdicts": [(name, sum(pair.verdict == name for pair in pairs)) for name in reads.SHOWN],
@@ -90,7 +96,7 @@ def forest(report: GateReport) -> dict[str, Any] | None:
     usual = report.evidence.get("limits", {}).get("margin", 0.0)  # reports of before margins were kept by finding
     rows = [
         (
-            f"{finding['half']}<br>vs {finding['role']} {finding['checkpoint']}",
+            f"{reads.titled(finding)}<br>vs {finding['role']} {finding['checkpoint']}",
             finding["difference"]["mean"],
             finding["difference"]["lower"],
             finding["difference"]["upper"],

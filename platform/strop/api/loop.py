@@ -30,6 +30,9 @@ class PlanOut(Schema):
     promotion: str
     is_paused: bool
     gate_benchmark: str | None
+    gate_suites: list[dict[str, Any]] = Field(description="further benchmarks, each with its sampling")
+    gate_judge_id: int | None = Field(description="null: the judge of the settings, or the first checkpoint")
+    judged_pairs: int
 
 
 class PolicyOut(Schema):

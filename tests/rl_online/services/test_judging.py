@@ -11,6 +11,7 @@ from registry.services import register_checkpoint
 from registry.tenancy import tenant
 from rl_online.models import GateReport, LearningPlan
 from rl_online.services.judging import JUDGE_JOB
+from rl_online.services.plans import gate_sampling
 
 pytestmark = pytest.mark.django_db
 
@@ -26,8 +27,11 @@ def report(project, policy) -> GateReport:
             policy, version=2, parent=policy.checkpoints.get(version=1), tree_digest="2" * 64,
             folder=f"{policy.id}/v000002", num_bytes=1, optimizer_step=1, actor="test",
         )  # fmt: skip
+        sampling = gate_sampling(LearningPlan.objects.get(policy=policy))
         for name in ("editor@1", "editor@2"):
-            EvalRun.objects.create(benchmark=gate, checkpoint=name, scorer="unit_tests", state="done")
+            EvalRun.objects.create(
+                benchmark=gate, checkpoint=name, scorer="unit_tests", sampling=sampling, state="done"
+            )
         evidence = {"findings": [{"role": "serving", "checkpoint": "editor@1"}]}
         return GateReport.objects.create(checkpoint=candidate, decision="promote", reasons=[], evidence=evidence)
 

@@ -153,11 +153,11 @@ class TestEvidence:
 
     def test_the_candidate_meets_each_baseline_on_each_half(self, project, proof):
         runs = {
-            proof.candidate.id: self.answer(project, proof.candidate, {"seen/0", "unseen/1"}),
-            proof.arms["serving"].id: self.answer(project, proof.arms["serving"], {"seen/0", "seen/1"}),
+            "editor@2": self.answer(project, proof.candidate, {"seen/0", "unseen/1"}),
+            "editor@1": self.answer(project, proof.arms["serving"], {"seen/0", "seen/1"}),
         }
         with tenant(project.id):
-            evidence = proving.evidence_of(proof, runs)
+            evidence = proving.evidence_of(proof, {"gate@1": runs})
         seen, unseen = evidence.halves
         assert (seen.name, unseen.name) == ("seen", "unseen")
         assert seen.candidate == {"seen/0": 1.0, "seen/1": 0.0, "seen/2": 0.0}
