@@ -39,6 +39,17 @@ def find_benchmark(ref: str | BenchmarkRef) -> Benchmark:
     return found
 
 
+def newest_benchmark(text: str) -> Benchmark:
+    """`<name>@<version>`, or a name alone for its newest version that is no draft. Raises NotFound."""
+    if "@" in text:
+        return find_benchmark(text)
+    versions = Benchmark.objects.filter(name=text).exclude(digest="", origin="").order_by("-version")
+    found = versions.first()
+    if found is None:
+        raise NotFound(f"there is no benchmark {text[:100]!r}, or all of it is still being collected")
+    return found
+
+
 def find_problem(ref: ProblemRef) -> Problem:
     """Raises NotFound."""
     found = (

@@ -135,6 +135,38 @@ def spent(run: EvalRun) -> Spent:
     return Spent(**dict(zip(names, row[:8], strict=True)), cost_usd=row[8])
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """What became of a run's answers so far, by the scorer that stands for it."""
+
+    num_answers: int
+    num_scored: int
+    num_right: int | None  # with the full score; None: one has a score between
+    num_failed: int  # could not be had, or was lost to the sandbox; refused ones are no part of it
+    num_refused: int  # whoever was asked said that the request itself is wrong
+    num_late: int  # gave up because it took too long
+    num_cut: int  # cut off at its tokens
+
+
+def counts_of(run: EvalRun) -> Counts:
+    """One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT count(*), count(value), CASE WHEN coalesce(bool_and(value IN (0, 1)), true)
+                THEN count(*) FILTER (WHERE value = 1) END,
+              count(*) FILTER (WHERE status IN ('error', 'infra') AND NOT parts ? 'refused'),
+              count(*) FILTER (WHERE parts ? 'refused'), count(*) FILTER (WHERE parts->>'budget' = 'seconds'),
+              count(*) FILTER (WHERE parts->>'budget' = 'tokens')
+            FROM evals_score WHERE project_id = %s AND run_id = %s AND scorer = %s
+            """,
+            [current_project_id(), run.pk, run.scorer],
+        )
+        row = cursor.fetchone()
+    names = ("num_answers", "num_scored", "num_right", "num_failed", "num_refused", "num_late", "num_cut")
+    return Counts(**dict(zip(names, row, strict=True)))
+
+
 MEANS = {"acc", "accuracy", "mean", "exact_match", "acc_norm"}
 TOLERANCE = 5e-4  # of what files round to
 

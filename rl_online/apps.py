@@ -7,10 +7,11 @@ class RlOnlineConfig(AppConfig):
     def ready(self) -> None:
         from feedback.events import turns_settled
         from feedback.services import problem_links as feedback_links
-        from jobs import handlers
+        from jobs import handlers, listeners
         from rl_online import receivers
         from rl_online.services import (
             alarms,
+            benchmark_runs,
             dry_runs,
             judging,
             live_experiments,
@@ -32,6 +33,8 @@ class RlOnlineConfig(AppConfig):
         handlers.register(runs.PROVE_JOB, proving.prove_job)
         handlers.register(live_experiments.WATCH_CANARY_JOB, live_experiments.watch_job)
         handlers.register(judging.JUDGE_JOB, judging.judge_job, queue="judge")
+        handlers.register(benchmark_runs.RUN_JOB, benchmark_runs.run_job)
+        listeners.when_quarantined(benchmark_runs.on_job_quarantined)
         handlers.register(live_judging.OPEN_JOB, live_judging.open_job)
         handlers.register(live_judging.SESSION_JOB, live_judging.session_job)
         handlers.register(live_judging.RATE_JOB, live_judging.rate_job, queue="judge")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from django.db.models import Q
 
 from evals.comparing.names import Name
-from evals.models import Problem, RunState, Score
+from evals.models import EvalState, Problem, Score
 from registry.errors import NotFound
 
 
@@ -31,7 +31,7 @@ def side_by_side(problem: Problem, a: Name, b: Name) -> SideBySide:
     either = Q(**{f"run__{a.column}": a.text}) | Q(**{f"run__{b.column}": b.text})
     scores = (
         Score.objects.filter(either, problem=problem)
-        .exclude(run__state=RunState.FAILED)
+        .exclude(run__state__in=(EvalState.FAILED, EvalState.CANCELLED))
         .select_related("run")
         .order_by("-run__started_at", "scorer", "repeat")[:40]
     )

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from evals.comparing.names import Name
-from evals.models import EvalRun, RunState
+from evals.models import EvalRun, EvalState
+
+Key = tuple[int, str, str]
 
 MAX_RUNS = 400  # newest of both sides together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPair:
-    """Two runs that measure the same: one benchmark version, one scorer, one sampling."""
+    """Two runs that measure the same: one benchmark version, one scorer, one sampling, one budget, one part of it."""
 
     a: EvalRun
     b: EvalRun
@@ -28,7 +30,7 @@ class RunPair:
 
     @property
     def is_complete(self) -> bool:
-        return self.a.state == RunState.DONE and self.b.state == RunState.DONE
+        return self.a.state == EvalState.DONE and self.b.state == EvalState.DONE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,11 +58,13 @@ class Matching:
 
 def match_runs(a: Name, b: Name) -> Matching:
     """The newest runs of both sides, paired where they measure the same. One query."""
-    newest: dict[str, dict[tuple[int, str, str], EvalRun]] = {"a": {}, "b": {}}
+    newest: dict[str, dict[Key, EvalRun]] = {"a": {}, "b": {}}
+    cancelled: dict[str, dict[Key, EvalRun]] = {"a": {}, "b": {}}
     for run in _runs_of(a, b):
         for side, name in (("a", a), ("b", b)):
             if getattr(run, name.column) == name.text:
-                newest[side].setdefault(_key(run), run)
+                kept = cancelled if run.state == EvalState.CANCELLED else newest
+                kept[side].setdefault(_key(run), run)
     shared = newest["a"].keys() & newest["b"].keys()
     pairs = [RunPair(a=newest["a"][key], b=newest["b"][key]) for key in shared]
     lonely = [
@@ -68,6 +72,12 @@ def match_runs(a: Name, b: Name) -> Matching:
         for side, other in (("a", "b"), ("b", "a"))
         for key, run in newest[side].items()
         if key not in shared
+    ]
+    lonely += [
+        Unmatched(run=run, side=side, reason="it was cancelled before it was complete")
+        for side, runs in cancelled.items()
+        for key, run in runs.items()
+        if key not in newest[side]
     ]
     return Matching(
         pairs=tuple(sorted(pairs, key=lambda pair: (pair.benchmark, pair.a.scorer, str(pair.a.sampling)))),
@@ -77,19 +87,23 @@ def match_runs(a: Name, b: Name) -> Matching:
 
 def _runs_of(a: Name, b: Name) -> QuerySet[EvalRun]:
     either = Q(**{a.column: a.text}) | Q(**{b.column: b.text})
-    runs = EvalRun.objects.filter(either).exclude(state=RunState.FAILED).select_related("benchmark")
+    runs = EvalRun.objects.filter(either).exclude(state=EvalState.FAILED).select_related("benchmark")
     return runs.order_by("-started_at", "-id")[:MAX_RUNS]
 
 
-def _key(run: EvalRun) -> tuple[int, str, str]:
-    return run.benchmark_id, run.scorer, json.dumps(run.sampling, sort_keys=True)
+def _key(run: EvalRun) -> Key:
+    budget = [run.sampling, run.seconds_per_answer, run.num_problems]
+    return run.benchmark_id, run.scorer, json.dumps(budget, sort_keys=True)
 
 
 def _why(run: EvalRun, others: Iterable[EvalRun], *, name: str) -> str:
     """The smallest difference to a run of the other side."""
     others = list(others)
     same = [other for other in others if other.benchmark_id == run.benchmark_id]
-    if any(other.scorer == run.scorer for other in same):
+    alike = [other for other in same if other.scorer == run.scorer]
+    if any(other.num_problems != run.num_problems for other in alike):
+        return f"{name} was asked another part of it"
+    if alike:
         return f"{name} was sampled with other settings there"
     if same:
         return f"{name} was scored there by {', '.join(sorted({other.scorer for other in same}))}"

@@ -8,32 +8,48 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Hashable, Mapping
+from typing import Any, Generic, TypeVar
 
 from evals.judging.completer import Completer, Completion, CompletionFailed, Prompt
 
-Answer = tuple[str, Completion | CompletionFailed]  # key of the prompt, and what came of it
+K = TypeVar("K", bound=Hashable)
+Came = Completion | CompletionFailed  # what came of a prompt
+LOOK_S = 0.5  # how often `is_over` is asked while nothing comes
+
+
+class TookTooLong(CompletionFailed):
+    """No whole answer within the seconds that each may take."""
 
 
 def answers(
     completer: Completer,
-    prompts: Mapping[str, Prompt],
+    prompts: Mapping[K, Prompt],
     sampling: Mapping[str, Any],
     *,
     concurrency: int,
     deadline: float | None = None,
-) -> Generator[Answer, None, None]:
-    """Ask every prompt. What has no answer by `deadline` (time.monotonic()), or when the loop is left, is cancelled."""
+    seeds: Mapping[K, int] | None = None,
+    seconds_each: float | None = None,
+    is_over: Callable[[], bool] | None = None,
+) -> Generator[tuple[K, Came], None, None]:
+    """Ask every prompt, in their order. What has no answer when the loop is left, by `deadline` (time.monotonic()) or
+    when `is_over` says so, is cancelled.
+
+    `seeds` go with the sampling of their prompts. An answer that takes longer than `seconds_each`, from the question to
+    its last token and tries after failures included, is given up as TookTooLong.
+    """
     if not prompts:
         return
-    ready: queue.SimpleQueue[Answer | BaseException | None] = queue.SimpleQueue()
+    ready: queue.SimpleQueue[tuple[K, Came] | BaseException | None] = queue.SimpleQueue()
     loop = asyncio.new_event_loop()
-    asking = _Asking(completer, prompts, sampling, concurrency=concurrency, ready=ready)
+    asking = _Asking(
+        completer, prompts, sampling, concurrency=concurrency, ready=ready, seeds=seeds or {}, seconds_each=seconds_each
+    )
     thread = threading.Thread(target=asking.run, args=(loop,), name="evals-asking", daemon=True)
     thread.start()
     try:
-        while (answer := _next(ready, deadline)) is not None:
+        while (answer := _next(ready, deadline, is_over)) is not None:
             if isinstance(answer, BaseException):
                 raise answer
             yield answer
@@ -43,29 +59,38 @@ def answers(
 
 
 def _next(
-    ready: "queue.SimpleQueue[Answer | BaseException | None]", deadline: float | None
-) -> Answer | BaseException | None:
-    try:
-        return ready.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
-    except queue.Empty:
-        return None
+    ready: "queue.SimpleQueue[tuple[K, Came] | BaseException | None]",
+    deadline: float | None,
+    is_over: Callable[[], bool] | None,
+) -> tuple[K, Came] | BaseException | None:
+    while True:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        wait = left if is_over is None else LOOK_S if left is None else min(left, LOOK_S)
+        try:
+            return ready.get(timeout=wait)
+        except queue.Empty:
+            if is_over is None or is_over() or (deadline is not None and time.monotonic() >= deadline):
+                return None
 
 
-class _Asking:
+class _Asking(Generic[K]):
     def __init__(
         self,
         completer: Completer,
-        prompts: Mapping[str, Prompt],
+        prompts: Mapping[K, Prompt],
         sampling: Mapping[str, Any],
         *,
         concurrency: int,
-        ready: "queue.SimpleQueue[Answer | BaseException | None]",
+        ready: "queue.SimpleQueue[tuple[K, Came] | BaseException | None]",
+        seeds: Mapping[K, int],
+        seconds_each: float | None,
     ) -> None:
         self._completer = completer
         self._waiting = list(prompts.items())[::-1]
         self._sampling = sampling
         self._concurrency = concurrency
         self._ready = ready
+        self._seeds, self._seconds_each = seeds, seconds_each
         self._main: asyncio.Task[None] | None = None
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -102,7 +127,14 @@ class _Asking:
     async def _ask_on(self) -> None:
         while self._waiting:
             key, prompt = self._waiting.pop()
+            sampling = {**self._sampling, "seed": self._seeds[key]} if key in self._seeds else self._sampling
             try:
-                self._ready.put((key, await self._completer.complete(prompt, self._sampling)))
+                async with asyncio.timeout(self._seconds_each) as limit:
+                    completion = await self._completer.complete(prompt, sampling)
+                self._ready.put((key, completion))
             except CompletionFailed as failure:
                 self._ready.put((key, failure))
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                self._ready.put((key, TookTooLong(f"no whole answer within {self._seconds_each:g} s")))

@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Max
@@ -24,10 +25,13 @@ def create_benchmark(
     version: int | None = None,
     description: str = "",
     is_held_out: bool = True,
+    sampling: Mapping[str, Any] | None = None,
+    references: Mapping[str, str] | None = None,
 ) -> Benchmark:
     """Store a problem set. The same set under the same version is found again; another one is a Conflict.
 
-    `version` None finds the version that holds exactly these problems, or takes the next free one. Raises InvalidInput.
+    `sampling` is what a run uses that is not told otherwise; `references` are right answers by problem id. `version`
+    None finds the version that holds exactly these problems, or takes the next free one. Raises InvalidInput.
     """
     _check(name, problems)
     digest = digest_of(problems, is_held_out=is_held_out)
@@ -40,9 +44,10 @@ def create_benchmark(
             return found
         number = version or (same_name.aggregate(latest=Max("version"))["latest"] or 0) + 1
         benchmark = Benchmark.objects.create(
-            name=name, version=number, description=description, is_held_out=is_held_out
+            name=name, version=number, description=description, is_held_out=is_held_out, sampling=dict(sampling or {})
         )
-        Problem.objects.bulk_create((_row(benchmark, problem) for problem in problems), batch_size=1000)
+        known = references or {}
+        Problem.objects.bulk_create((_row(benchmark, one, known.get(one.id)) for one in problems), batch_size=1000)
         benchmark.digest = digest  # from here on the database refuses changes to its problems
         benchmark.save(update_fields=["digest"])
         return benchmark
@@ -60,9 +65,14 @@ def digest_of(problems: Sequence[ProblemSpec], *, is_held_out: bool) -> str:
     return hashlib.sha256("\n".join([str(is_held_out), *rows]).encode()).hexdigest()
 
 
+def check_name(name: str) -> None:
+    """Raises InvalidInput."""
+    if not name.strip() or "/" in name or "@" in name or len(name) > 100:
+        raise InvalidInput(f"found {name[:120]!r}; a name has 1 to 100 characters and no / or @", field="name")
+
+
 def _check(name: str, problems: Sequence[ProblemSpec]) -> None:
-    if not name or "/" in name or "@" in name or len(name) > 100:
-        raise InvalidInput(f"found {name!r}; a name has 1 to 100 characters and no / or @", field="name")
+    check_name(name)
     if not problems:
         raise InvalidInput("a benchmark needs at least one problem", field="problems")
     repeated = [key for key, times in Counter(problem.id for problem in problems).items() if times > 1]
@@ -75,7 +85,7 @@ def _check(name: str, problems: Sequence[ProblemSpec]) -> None:
             raise InvalidInput(f"problem {problem.id}: give exactly one of prompt and messages", field="problems")
 
 
-def _row(benchmark: Benchmark, problem: ProblemSpec) -> Problem:
+def _row(benchmark: Benchmark, problem: ProblemSpec, reference: str | None) -> Problem:
     return Problem(
         benchmark=benchmark,
         problem_id=problem.id,
@@ -83,4 +93,5 @@ def _row(benchmark: Benchmark, problem: ProblemSpec) -> Problem:
         messages=problem.messages,
         tests=dict(problem.tests) if problem.tests is not None else None,
         slices=dict(problem.slices),
+        reference=reference,
     )

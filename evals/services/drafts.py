@@ -5,18 +5,19 @@ immutable as any other; what is collected later goes into the next version.
 """
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import Count, Max
 
 from evals.models import Benchmark, Problem
 from evals.scorers.scorer import ProblemSpec
 from evals.selectors import spec_of
-from evals.services.benchmarks import digest_of
+from evals.services.benchmarks import check_name, digest_of
 from registry.errors import Conflict, InvalidInput
 from registry.services import audit
 
 
 def open_draft(name: str, *, description: str = "", is_held_out: bool = True) -> Benchmark:
-    """The draft of that name; a new one under the next version where all are closed."""
+    """The draft of that name; a new one under the next version where all are closed. Raises InvalidInput."""
+    check_name(name)
     draft = find_draft(name)
     if draft is not None:
         return draft
@@ -32,6 +33,12 @@ def open_draft(name: str, *, description: str = "", is_held_out: bool = True) ->
 
 def find_draft(name: str) -> Benchmark | None:
     return Benchmark.objects.filter(name=name, digest="", origin="").order_by("-version").first()
+
+
+def open_drafts() -> list[Benchmark]:
+    """By name, with `num_problems`."""
+    drafts = Benchmark.objects.filter(digest="", origin="").annotate(num_problems=Count("problems"))
+    return list(drafts.order_by("name", "-version"))
 
 
 def add_problem(draft: Benchmark, spec: ProblemSpec, *, reference: str | None = None) -> tuple[Problem, bool]:

@@ -4,10 +4,11 @@ Every answer is stored with its score as it comes, so a run that is interrupted 
 is never asked again. No transaction is open while answers are awaited or run.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -15,27 +16,37 @@ from django.db.models import Q
 from django.utils import timezone
 
 from evals.judging.completer import Completer, Completion, CompletionFailed, CompletionRefused
-from evals.models import Benchmark, EvalRun, Problem, RunState, Score, ScoreStatus
+from evals.models import Benchmark, EvalRun, EvalState, Problem, Score, ScoreStatus
 from evals.scorers.registry import scorer_named
 from evals.scorers.scorer import Score as Measured
 from evals.scorers.scorer import Scorer, Status
 from evals.selectors import REFUSED, find_benchmark, prompt_of, spec_of
-from evals.services.asking import Answer, answers
+from evals.services.asking import TookTooLong, answers
 from registry.errors import InvalidInput
 from registry.tenancy import tenant
 
 CONCURRENCY = 32
-WRITE_EVERY = 16  # answers per transaction
+TIMED_CONCURRENCY = 8  # where seconds count: waiting behind other answers is not the model's doing
+WRITE_EVERY = 16  # answers per transaction,
+WRITE_WITHIN_S = 1.0  # but none that comes later than this after the last one waits for others
+GRACE_S = 20.0  # after a deadline, to score what has come; the rest is asked again
 MAY_BE_ASKED_AGAIN = Q(status__in=(ScoreStatus.ERROR, ScoreStatus.INFRA)) & ~Q(parts__has_key=REFUSED)
+STOPPED = (EvalState.CANCELLED, EvalState.FAILED)
 
+# In Score.parts: what an answer ran out of. Cut off at its tokens it is scored as far as it came; one that took too
+# long is not whole, and unscored.
+BUDGET, TOKENS, SECONDS = "budget", "tokens", "seconds"
+
+Key = tuple[str, int]  # problem id and repeat
 Progress = Callable[[int, int], None]  # answered so far, of how many
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
     run: EvalRun
-    problems: dict[str, Problem]  # those still to be answered
-    num_problems: int
+    problems: dict[str, Problem]  # that the run asks
+    missing: list[Key]  # still to be answered; every problem once before one is asked a second time
+    num_answers: int
 
 
 def run_benchmark(
@@ -67,10 +78,29 @@ def run_benchmark(
         sampling=dict(sampling or {}),
         retry_unscored=retry_unscored,
     )
-    prompts = {key: prompt_of(problem) for key, problem in plan.problems.items()}
-    asked = answers(completer, prompts, sampling or {}, concurrency=concurrency, deadline=deadline)
-    with closing(asked):
-        return _keep(project_id, plan, asked, scorer_named(scorer), on_progress=on_progress)
+    return _ask(project_id, plan, completer, deadline=deadline, concurrency=concurrency, on_progress=on_progress)
+
+
+def continue_run(
+    project_id: UUID,
+    run_id: UUID,
+    *,
+    completer: Completer,
+    deadline: float | None = None,
+    retry_unscored: bool = False,
+    on_progress: Progress | None = None,
+) -> EvalRun:
+    """Answer and score what a run that somebody asked for still lacks, until `deadline` or until it is cancelled."""
+    with tenant(project_id):
+        run = EvalRun.objects.select_related("benchmark").get(pk=run_id)
+        plan = _plan_of(run, retry_unscored=retry_unscored)
+    if run.state in STOPPED:
+        return run
+    concurrency = CONCURRENCY if run.seconds_per_answer is None else TIMED_CONCURRENCY
+    return _ask(
+        project_id, plan, completer, deadline=deadline, concurrency=concurrency, on_progress=on_progress,
+        is_over=lambda: _is_stopped(project_id, run_id),
+    )  # fmt: skip
 
 
 def score_answers(
@@ -93,15 +123,31 @@ def score_answers(
         sampling={},
         source=dict(source or {"format": "answers"}),
     )
-    with tenant(project_id):
-        known = set(Problem.objects.filter(benchmark=plan.run.benchmark).values_list("problem_id", flat=True))
-    if unknown := sorted(answered.keys() - known):
+    if unknown := sorted(answered.keys() - plan.problems.keys()):
         raise InvalidInput(f"{benchmark} has no problem {', '.join(unknown[:5])}", field="answered")
     origin = model or checkpoint or ""
-    given: Iterable[Answer] = (
-        (key, Completion(text=answered[key], origin=origin)) for key in plan.problems if key in answered
+    given: Iterable[tuple[Key, Completion]] = (
+        (key, Completion(text=answered[key[0]], origin=origin)) for key in plan.missing if key[0] in answered
     )
-    return _keep(project_id, plan, given, scorer_named(scorer), on_progress=None)
+    return _keep(project_id, plan, given, on_progress=None)
+
+
+def asked_problems(problem_ids: Iterable[str], limit: int | None) -> set[str]:
+    """All, or `limit` of them: those whose digests come first, so that every run with this limit asks the same ones.
+
+    The first of a file would be no fair part of it: problems are often sorted by topic, or by how hard they are.
+    """
+    ids = sorted(problem_ids, key=lambda one: hashlib.sha256(one.encode()).digest())
+    return set(ids if limit is None else ids[:limit])
+
+
+def seed_of(seed: int, problem_id: str, repeat: int) -> int:
+    """The seed of one answer, in [0, 2**31): others for each repeat of a problem, and the same for every checkpoint.
+
+    Problems do not share seeds, since the same random numbers everywhere would tie what should be independent.
+    """
+    first = int.from_bytes(hashlib.sha256(f"{seed}:{problem_id}".encode()).digest()[:4])
+    return (first + repeat) % 2**31
 
 
 def _plan(
@@ -121,56 +167,140 @@ def _plan(
         found = find_benchmark(benchmark)
         # The row lock lets two workers agree on one run.
         Benchmark.objects.select_for_update(no_key=True).get(pk=found.pk)
-        run, _ = EvalRun.objects.exclude(state=RunState.FAILED).get_or_create(
-            benchmark=found, checkpoint=checkpoint, model=model, scorer=scorer, sampling=sampling, source=source or {}
-        )
-        problems = {problem.problem_id: problem for problem in Problem.objects.filter(benchmark=found).order_by("id")}
         if source is None:
-            for problem in problems.values():
-                prompt_of(problem)  # one that came in without its text is refused before the run is there
-        kept = Score.objects.filter(run=run)
-        if retry_unscored:
-            kept = kept.exclude(MAY_BE_ASKED_AGAIN)
-        done = set(kept.values_list("problem__problem_id", flat=True))
-    missing = {key: problem for key, problem in problems.items() if key not in done}
-    return _Plan(run=run, problems=missing, num_problems=len(problems))
+            check_prompts(list(Problem.objects.filter(benchmark=found)))  # before the run is there
+        run, _ = EvalRun.objects.exclude(state__in=STOPPED).get_or_create(
+            benchmark=found,
+            checkpoint=checkpoint,
+            model=model,
+            scorer=scorer,
+            sampling=sampling,
+            source=source or {},
+            asked_by="",
+        )
+        return _plan_of(run, retry_unscored=retry_unscored)
+
+
+def check_prompts(problems: Sequence[Problem]) -> None:
+    """Raises InvalidInput for a problem that came in without its text, so that nobody can be asked."""
+    for problem in problems:
+        prompt_of(problem)
+
+
+def _plan_of(run: EvalRun, *, retry_unscored: bool) -> _Plan:
+    rows = Problem.objects.filter(benchmark_id=run.benchmark_id).order_by("id")
+    if run.num_problems is not None:
+        ids = rows.values_list("problem_id", flat=True)
+        rows = rows.filter(problem_id__in=asked_problems(ids, run.num_problems))
+    problems = {problem.problem_id: problem for problem in rows}
+    kept = Score.objects.filter(run=run, scorer=run.scorer)
+    if retry_unscored:
+        kept = kept.exclude(MAY_BE_ASKED_AGAIN)
+    done = set(kept.values_list("problem__problem_id", "repeat"))
+    keys = [(key, repeat) for repeat in range(run.num_repeats) for key in problems]
+    return _Plan(run=run, problems=problems, missing=[key for key in keys if key not in done], num_answers=len(keys))
+
+
+def _ask(
+    project_id: UUID,
+    plan: _Plan,
+    completer: Completer,
+    *,
+    deadline: float | None,
+    concurrency: int,
+    on_progress: Progress | None,
+    is_over: Callable[[], bool] | None = None,
+) -> EvalRun:
+    run = plan.run
+    asked = answers(
+        completer,
+        {key: prompt_of(plan.problems[key[0]]) for key in plan.missing},
+        run.sampling,
+        concurrency=concurrency,
+        deadline=deadline,
+        seeds={} if run.seed is None else {key: seed_of(run.seed, *key) for key in plan.missing},
+        seconds_each=run.seconds_per_answer,
+        is_over=is_over,
+    )
+    with closing(asked):
+        return _keep(project_id, plan, asked, deadline=deadline, on_progress=on_progress)
 
 
 def _keep(
-    project_id: UUID, plan: _Plan, answered: Iterable[Answer], scorer: Scorer, *, on_progress: Progress | None
+    project_id: UUID,
+    plan: _Plan,
+    answered: Iterable[tuple[Key, Completion | CompletionFailed]],
+    *,
+    deadline: float | None = None,
+    on_progress: Progress | None,
 ) -> EvalRun:
-    num_done = plan.num_problems - len(plan.problems)
-    scored = (_row(plan, key, completion, scorer) for key, completion in answered)
-    while rows := list(islice(scored, WRITE_EVERY)):
+    num_done = plan.num_answers - len(plan.missing)
+    scorer = scorer_named(plan.run.scorer)
+    for rows in _batches(_row(plan, key, completion, scorer) for key, completion in answered):
         with tenant(project_id):
+            if EvalRun.objects.filter(pk=plan.run.pk, state__in=STOPPED).exists():
+                break
             for row in rows:
                 _store(row)
         num_done += len(rows)
         if on_progress is not None:
-            on_progress(num_done, plan.num_problems)
-    return _finish(project_id, plan.run)
+            on_progress(num_done, plan.num_answers)
+        if deadline is not None and time.monotonic() > deadline + GRACE_S:
+            break
+    return _finish(project_id, plan)
 
 
-def _finish(project_id: UUID, run: EvalRun) -> EvalRun:
+def _batches(rows: Iterable[Score]) -> Iterator[list[Score]]:
+    waiting: list[Score] = []
+    written_at = time.monotonic()
+    for row in rows:
+        waiting.append(row)
+        if len(waiting) == WRITE_EVERY or time.monotonic() - written_at > WRITE_WITHIN_S:
+            yield waiting
+            waiting, written_at = [], time.monotonic()
+    if waiting:
+        yield waiting
+
+
+def _finish(project_id: UUID, plan: _Plan) -> EvalRun:
+    run = plan.run
     with tenant(project_id):
-        answered = Score.objects.filter(run=run).values("problem").distinct().count()
-        if answered == Problem.objects.filter(benchmark_id=run.benchmark_id).count():
-            EvalRun.objects.filter(pk=run.pk, state=RunState.RUNNING).update(
-                state=RunState.DONE, finished_at=timezone.now()
+        if Score.objects.filter(run=run, scorer=run.scorer).count() == plan.num_answers:
+            EvalRun.objects.filter(pk=run.pk, state=EvalState.RUNNING).update(
+                state=EvalState.DONE, finished_at=timezone.now()
             )
         return EvalRun.objects.select_related("benchmark").get(pk=run.pk)
 
 
-def _row(plan: _Plan, key: str, completion: Completion | CompletionFailed, scorer: Scorer) -> Score:
-    problem = plan.problems[key]
+def ask_again(run: EvalRun) -> int:
+    """Open a run again where answers could not be had or the sandbox failed, and say how many. Inside a tenant."""
+    num_gone, _ = Score.objects.filter(MAY_BE_ASKED_AGAIN, run=run, scorer=run.scorer).delete()
+    if num_gone:
+        EvalRun.objects.filter(pk=run.pk).update(state=EvalState.RUNNING, finished_at=None, error="")
+    return num_gone
+
+
+def _is_stopped(project_id: UUID, run_id: UUID) -> bool:
+    with tenant(project_id):
+        return EvalRun.objects.filter(pk=run_id, state__in=STOPPED).exists()
+
+
+def _row(plan: _Plan, key: Key, completion: Completion | CompletionFailed, scorer: Scorer) -> Score:
+    problem, run = plan.problems[key[0]], plan.run
+    of = {"run": run, "repeat": key[1], "seed": None if run.seed is None else seed_of(run.seed, *key)}
     if isinstance(completion, CompletionRefused):
         refused = Measured(value=None, status=Status.INFRA, explanation=str(completion), parts={REFUSED: True})
-        return score_row(refused, scorer, problem, run=plan.run)
+        return score_row(refused, scorer, problem, **of)
+    if isinstance(completion, TookTooLong):
+        late = Measured(value=None, status=Status.UNSCORED, explanation=str(completion), parts={BUDGET: SECONDS})
+        return score_row(late, scorer, problem, **of)
     if isinstance(completion, CompletionFailed):
         measured = Measured(value=None, status=Status.ERROR, explanation=str(completion))
-        return score_row(measured, scorer, problem, run=plan.run)
-    measured = scorer.score(spec_of(problem), completion.text)
-    return score_row(measured, scorer, problem, run=plan.run, completion=completion)
+        return score_row(measured, scorer, problem, **of)
+    row = score_row(scorer.score(spec_of(problem), completion.text), scorer, problem, completion=completion, **of)
+    if completion.finish_reason == "length":
+        row.parts = {**row.parts, BUDGET: TOKENS}
+    return row
 
 
 def score_row(

@@ -17,6 +17,8 @@ COMMANDS = {
     "restore": "strop.commands.restore",
     "gc": "strop.commands.gc",
     "import": "strop.commands.import_",
+    "benchmarks": "strop.commands.benchmarks",
+    "eval": "strop.commands.eval_",
     "update": "strop.commands.update",
     "gate": "strop.commands.gate",
     "promote": "strop.commands.promote",

@@ -5,7 +5,7 @@ An engine is told uuids, versions and digests, nothing about tenants. Not here: 
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -15,6 +15,7 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
+from evals.models import EvalRun, EvalState
 from registry.errors import NotFound
 from registry.models import Checkpoint, Deployment, Policy
 from registry.services import all_projects
@@ -28,7 +29,7 @@ REPORT_HOLDS_FOR = timedelta(minutes=10)  # an engine reports each 20 s (serving
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     checkpoint: Checkpoint
-    role: str  # serving | previous | canary | candidate | base
+    role: str  # serving | previous | canary | candidate | base | measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,8 @@ def project_of(policy_id: UUID) -> UUID:
 
 
 def head(policy_id: UUID) -> Head:
-    """What serves (before it is loaded, its predecessor too), canary, newest candidate, and the first under a gate."""
+    """What serves (before it is loaded, its predecessor too), canary, newest candidate, the first under a gate, and one
+    that a benchmark run waits for."""
     want = [_row(wanted) for wanted in wanted_checkpoints(policy_id)]
     etag = hashlib.sha256(json.dumps(want, sort_keys=True).encode()).hexdigest()[:24]
     return Head(policy_id=policy_id, etag=etag, want=want)
@@ -75,7 +77,9 @@ SELECT d.fence, d.checkpoint_id, d.previous_id, d.canary_id,
        (SELECT max(reported_at) FROM rl_online_engineholding h WHERE h.checkpoint_id = d.checkpoint_id),
        (SELECT string_agg(u.id || u.state, ' ' ORDER BY u.version) FROM rl_online_updaterun u
         WHERE u.policy_id = d.policy_id AND u.state IN ('proving', 'waiting')),
-       (SELECT p.gate_benchmark IS NOT NULL FROM rl_online_learningplan p WHERE p.policy_id = d.policy_id)
+       (SELECT p.gate_benchmark IS NOT NULL FROM rl_online_learningplan p WHERE p.policy_id = d.policy_id),
+       (SELECT string_agg(e.id::text, ' ' ORDER BY e.started_at) FROM evals_evalrun e
+        WHERE e.project_id = d.project_id AND e.state = 'running' AND e.asked_by <> '')
 FROM registry_deployment d WHERE d.policy_id = %s AND d.alias = 'default'
 """
 
@@ -121,8 +125,24 @@ def wanted_checkpoints(policy_id: UUID) -> list[Wanted]:
     # The gate compares with the first checkpoint and the judge is made of it: loading it anew each time takes longer.
     if LearningPlan.objects.filter(policy_id=policy_id, gate_benchmark__isnull=False).exists():
         found.append(Wanted(checkpoint=first_checkpoint(policy_id), role="base"))
+    if (measured := _measured(policy_id, but={one.checkpoint.id for one in found})) is not None:
+        found.append(Wanted(checkpoint=measured, role="measured"))
     seen: set[UUID] = set()
     return [one for one in found if not (one.checkpoint.id in seen or seen.add(one.checkpoint.id))]  # type: ignore[func-returns-value]
+
+
+def _measured(policy_id: UUID, *, but: Collection[UUID]) -> Checkpoint | None:
+    """Of the oldest benchmark run whose checkpoint is held for nothing else: one at a time, for memory's sake."""
+    names = EvalRun.objects.filter(state=EvalState.RUNNING).exclude(asked_by="").order_by("started_at", "id")
+    checkpoints = Checkpoint.objects.select_related("policy", "parent").filter(
+        policy_id=policy_id, files_deleted_at__isnull=True
+    )
+    for name in names.values_list("checkpoint", flat=True):
+        policy, _, version = (name or "").rpartition("@")
+        found = checkpoints.filter(policy__name=policy, version=int(version)).first() if version.isdigit() else None
+        if found is not None and found.id not in but:
+            return found
+    return None
 
 
 def first_checkpoint(policy_id: UUID) -> Checkpoint:
