@@ -92,8 +92,15 @@ def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Cal
     from jobs import crash
     from rl_online.rewards.update_config import UpdateConfig
     from rl_online.services.runs import StepRow
-    from rl_online.services.updater import Cancelled, Hopeless, Trained
-    from rl_online.training.update import Progress, UpdateCancelled, UpdateFailed, UpdateRequest, run_update
+    from rl_online.services.updater import Cancelled, Diverged, Hopeless, Trained
+    from rl_online.training.update import (
+        Progress,
+        UpdateCancelled,
+        UpdateDiverged,
+        UpdateFailed,
+        UpdateRequest,
+        run_update,
+    )
 
     def on_progress(progress: Progress) -> None:
         on_step(
@@ -126,6 +133,8 @@ def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Cal
         result = run_update(request, on_progress=on_progress, is_cancelled=should_stop, crash=crash.point)
     except UpdateCancelled as error:
         raise Cancelled from error
+    except UpdateDiverged as error:
+        raise Diverged(str(error)) from error
     except UpdateFailed as error:
         raise Hopeless(str(error)) from error
     return Trained(

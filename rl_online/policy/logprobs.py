@@ -4,8 +4,9 @@ With a big vocabulary most of the memory and much of the time of a plain forward
 So the decoder runs over everything, and the output layer only where a trained token is predicted.
 """
 
-# B sequences, T padded length, K selected tokens, H hidden size, V vocabulary
+# B rows (of one sequence each, or packed), T their length, K selected tokens, H hidden size, V vocabulary
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,20 +15,25 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 PROBE_LENGTH = 4
+PACKED_TOLERANCE = {torch.float32: 1e-4}  # of a logit; attention adds in another order when packed
+ROUGH_TOLERANCE = 0.1  # in 16 bits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRows:
-    """Right-padded sequences and which of their tokens to score.
+    """Right-padded or packed sequences and which of their tokens to score.
 
     Example: rows [5, 6, 7] scored at [1, 2] and [8, 9] scored at [1]
-        ids_BT = [[5, 6, 7], [8, 9, 0]]   row_K = [0, 0, 1]   position_K = [1, 2, 1]
+        padded: ids_BT = [[5, 6, 7], [8, 9, 0]]   row_K = [0, 0, 1]   position_K = [1, 2, 1]
+        packed: ids_BT = [[5, 6, 7, 8, 9]]        row_K = [0, 0, 0]   position_K = [1, 2, 4]
+                place_BT = [[0, 1, 2, 0, 1]]
     """
 
     ids_BT: Tensor  # int64; what stands in the padding does not matter
     row_K: Tensor  # int64
     position_K: Tensor  # int64, of the scored token itself, so at least 1
     temperature_K: Tensor  # float32; the distribution scored is softmax(logits / temperature)
+    place_BT: Tensor | None = None  # int64, of each token in its own sequence; None: one sequence a row
 
 
 def pad_rows(
@@ -52,18 +58,41 @@ def pad_rows(
     )
 
 
+def pack_rows(
+    token_ids: Sequence[Sequence[int]],
+    positions: Sequence[Sequence[int]],
+    temperatures: Sequence[float],
+    *,
+    device: torch.device | str = "cpu",
+) -> TokenRows:
+    """Lay sequences one after the other in a single row. Only for a model that `can_pack`: no token sees another
+    sequence's, because the places start again at 0 with each.
+    """
+    starts = list(itertools.accumulate((len(ids) for ids in token_ids), initial=0))
+    position_K = [start + position for start, chosen in zip(starts, positions, strict=False) for position in chosen]
+    temperature_K = [value for value, chosen in zip(temperatures, positions, strict=True) for _ in chosen]
+    return TokenRows(
+        ids_BT=torch.tensor([[token for ids in token_ids for token in ids]], device=device),
+        row_K=torch.zeros(len(position_K), dtype=torch.int64, device=device),
+        position_K=torch.tensor(position_K, dtype=torch.int64, device=device),
+        temperature_K=torch.tensor(temperature_K, dtype=torch.float32, device=device),
+        place_BT=torch.tensor([[place for ids in token_ids for place in range(len(ids))]], device=device),
+    )
+
+
 def selected_logprobs(model: PreTrainedModel, rows: TokenRows, *, is_split: bool) -> Tensor:
     """log softmax(logits / temperature) of the selected tokens, float32 [K].
 
     `is_split` comes from `can_split`. No attention mask is needed: padding is on the right, and a causal model's token
     never sees what comes after it.
     """
+    inputs = {"input_ids": rows.ids_BT} | ({} if rows.place_BT is None else {"position_ids": rows.place_BT})
     flat_K = rows.row_K * rows.ids_BT.shape[1] + rows.position_K
     if is_split:
-        hidden_BTH = model.get_decoder()(input_ids=rows.ids_BT, use_cache=False).last_hidden_state
+        hidden_BTH = model.get_decoder()(**inputs, use_cache=False).last_hidden_state
         logits_KV = model.get_output_embeddings()(hidden_BTH.flatten(0, 1).index_select(0, flat_K - 1))
     else:
-        logits_BTV = model(input_ids=rows.ids_BT, use_cache=False).logits
+        logits_BTV = model(**inputs, use_cache=False).logits
         logits_KV = logits_BTV.flatten(0, 1).index_select(0, flat_K - 1)
     targets_K = rows.ids_BT.flatten()[flat_K]
     scaled_KV = logits_KV.float() / rows.temperature_K.unsqueeze(-1)
@@ -80,3 +109,22 @@ def can_split(model: PreTrainedModel) -> bool:
     whole = model(input_ids=ids_BT, use_cache=False).logits
     split = head(decoder(input_ids=ids_BT, use_cache=False).last_hidden_state)
     return whole.shape == split.shape and bool(torch.equal(whole, split))
+
+
+@torch.no_grad()
+def can_pack(model: PreTrainedModel) -> bool:
+    """Whether a sequence's logits stay the same behind another in one row: attention that heeds places, and no state
+    that runs on from one sequence into the next.
+    """
+    num_ids = model.config.get_text_config().vocab_size
+    first, second = ([start + step for step in range(PROBE_LENGTH)] for start in (PROBE_LENGTH, 0))
+    together = pack_rows(
+        [[one % num_ids for one in ids] for ids in (first, second)], [[], []], [1.0, 1.0], device=model.device
+    )
+    alone = model(input_ids=together.ids_BT[:, PROBE_LENGTH:], use_cache=False).logits
+    try:
+        packed = model(input_ids=together.ids_BT, position_ids=together.place_BT, use_cache=False).logits
+    except TypeError:  # it knows no places
+        return False
+    gap = (packed[:, PROBE_LENGTH:] - alone).abs().max()
+    return bool(gap <= PACKED_TOLERANCE.get(model.dtype, ROUGH_TOLERANCE))

@@ -27,6 +27,7 @@ MANIFEST = "MANIFEST.json"
 TOMBSTONE = "tombstone"  # the key of a row whose person was deleted; its value is the digest of what stood there
 UNKNOWN_VERSION = -1
 NO_PAIR = -1
+ROW_PER_TOKEN = ("advantages", "token_weights")  # lists in a row that run along its tokens
 
 PER_TOKEN = {"token_ids": "<i4", "mask": "|u1", "behaviour_logprobs": "<f4", "version": "<i4"}
 PER_SAMPLE = {
@@ -65,7 +66,8 @@ class Sample:
     pair: int = NO_PAIR  # index in the batch of the preferred twin, -1 none
     row: dict[str, Any] = field(default_factory=dict)
     # JSON beside the tensors: turn, session, user_hash, kind (rl, ce, pref, kto), slice, reward_breakdown,
-    # label_reason, source, sampling {temperature, top_p, top_k}, is_heldout (measured only)
+    # label_reason, source, sampling {temperature, top_p, top_k}, is_heldout (measured only), group (answers to one
+    # prompt share it); one per token where given: advantages (instead of reward - baseline), token_weights
 
     @property
     def kind(self) -> str:
@@ -175,10 +177,13 @@ def _check(sample: Sample, index: int, num_samples: int) -> None:
     per_token: dict[str, Sequence[float]] = {"mask": sample.mask, "versions": sample.versions}
     if sample.behaviour_logprobs is not None:
         per_token["behaviour_logprobs"] = sample.behaviour_logprobs
+    in_row = {name: sample.row[name] for name in ROW_PER_TOKEN if name in sample.row}
+    per_token |= in_row
     for name, values in per_token.items():
         if len(values) != num_tokens:
             raise ValueError(f"sample {index} has {len(values)} {name} for {num_tokens} tokens; send one per token")
     numbers = [sample.reward, sample.baseline, sample.weight, *(sample.behaviour_logprobs or [])]
+    numbers += [number for values in in_row.values() for number in values]
     if not all(math.isfinite(number) for number in numbers):
         raise ValueError(f"sample {index} holds a number that is not finite")
     if not 0 <= sample.prompt_length <= num_tokens or any(sample.mask[: sample.prompt_length]):

@@ -11,13 +11,38 @@ from dataclasses import dataclass
 from typing import Any
 
 BASE_KL_ESTIMATORS = ("k2", "ratio_k3")  # never bare k1 or k3: their gradients are not the KL's
+SCHEDULES = ("constant", "cosine")
+ADVANTAGES = ("baseline", "grpo", "dr_grpo", "rloo", "reinforce_plus_plus")
+LOSS_NORMS = ("tokens", "sequences", "constant")
+PREF_LOSSES = ("kto", "dpo", "ipo", "cdpo")
+# Of each loss on rewards, the corrections for data of an older policy that it can carry, the first is customary.
+# reinforce takes its ratio to the sampler and decoupled weighs by it: a second weight would count the mismatch twice.
+CORRECTIONS = {
+    "reinforce": ("dppo", "opsm", "none"),
+    "ppo_clip": ("tis", "icepop", "opsm", "none"),
+    "cispo": ("tis", "icepop", "opsm", "none"),
+    "gspo": ("opsm", "none"),
+    "rloo": ("opsm", "none"),
+    "decoupled": ("opsm", "none"),
+    "dro": ("none",),
+}
+# What has no bound on how far a stale sample may push. decoupled weighs by the ratio, dro is a regression for any age.
+NEEDS_CORRECTION = ("reinforce", "ppo_clip", "cispo", "gspo", "rloo")
+
+
+SEQUENCE_LOSSES = ("gspo", "rloo")  # one ratio for each answer, divided by the number of answers
+
+
+def _later(default: Any) -> Any:
+    """A setting that came after the first updates were stored: at its default it is not in their digest either."""
+    return dataclasses.field(default=default, metadata={"is_later": True})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateConfig:
     """Effective configuration of one update; the defaults are the recipe measured in docs/algorithms.md."""
 
-    learning_rate: float = 1e-5  # AdamW, constant over the update
+    learning_rate: float = 1e-5  # AdamW, of the steps after the warm-up
     adam_beta1: float = 0.9
     adam_beta2: float = 0.95
     adam_epsilon: float = 1e-8
@@ -29,11 +54,11 @@ class UpdateConfig:
 
     mask_high: float = 0.2  # DPPO: drop a good token once its probability rose by more than this
     mask_low: float = 0.2  # DPPO: drop a bad token once its probability fell by more than this
-    behaviour_pull: float = 1e-3  # coefficient of (logp - behaviour)^2
+    behaviour_pull: float = 1e-3  # reinforce: coefficient of (logp - behaviour)^2
     base_kl: float = 0.0  # coefficient of the KL to the base; 0 leaves the base unloaded
     base_kl_estimator: str = "ratio_k3"  # k2 or ratio_k3
 
-    kto_weight: float = 1.0  # weight of the KTO term; 0 drops samples without logprobs
+    kto_weight: float = 1.0  # weight of the preference term; 0 drops samples without logprobs
     kto_beta: float = 0.1
     kto_desirable: float = 1.0
     kto_undesirable: float = 1.0
@@ -42,6 +67,37 @@ class UpdateConfig:
     max_lag: int = 4  # updates between sampler and trained weights; older samples are dropped and counted
     min_ess: float = 0.3  # a minibatch whose effective sample share is lower is skipped and counted
     heldout_samples: int = 16  # set aside at sealing and only measured; never more than one turn in twenty
+
+    policy_loss: str = _later("reinforce")  # reinforce, ppo_clip, cispo, gspo, rloo, decoupled or dro
+    correction: str = _later("dppo")  # for data of an older policy: none, dppo, tis, icepop or opsm
+    advantage: str = _later("baseline")  # baseline (as sealed), or by group: grpo, dr_grpo, rloo, reinforce_plus_plus
+    loss_norm: str = _later("tokens")  # rl is divided by: tokens, sequences (mean of means), or constant
+    max_response_tokens: int = _later(0)  # constant: the length by which each sample counts
+    clip_low: float = _later(0.2)  # ppo_clip, decoupled, rloo: how far the ratio may fall below 1
+    clip_high: float = _later(0.28)  # and how far it may rise above 1
+    gspo_clip_low: float = _later(3e-4)  # the same for gspo, whose ratio is a mean over the answer
+    gspo_clip_high: float = _later(4e-4)
+    dual_clip: float = _later(3.0)  # ppo_clip, decoupled: a bad token's loss is at most this times its advantage; 0 off
+    ratio_cap: float = _later(5.0)  # cispo: largest ratio a token is weighed by
+    tis_cap: float = _later(2.0)  # tis, decoupled: largest weight exp(o - b)
+    icepop_low: float = _later(0.5)  # icepop: a token whose exp(o - b) lies outside is dropped
+    icepop_high: float = _later(5.0)
+    opsm_delta: float = _later(1e-4)  # opsm: drop a bad sample once its mean b - l is above this
+    dro_beta: float = _later(0.05)
+    kl_on_dead_groups: bool = _later(False)  # whether a group of equal rewards is still pulled to the base
+    max_kl: float = _later(2.0)  # a step further from its sampler, nats per token, is skipped and counted; 0 never
+
+    pref_loss: str = _later("kto")  # kto takes single answers; dpo, ipo and cdpo take pairs
+    dpo_beta: float = _later(0.1)
+    label_smoothing: float = _later(0.0)  # cdpo: share of pairs taken to be the wrong way round
+
+    schedule: str = _later("constant")  # constant or cosine: of the learning rate over this update's steps
+    warmup_steps: int = _later(0)  # steps over which the learning rate rises
+    packing: bool = _later(False)  # several sequences in one row instead of padding; not every model can
+    gradient_checkpointing: bool = _later(False)  # recompute layers in the backward pass: less memory, a third slower
+
+    snapshot_steps: int = _later(0)  # keep all that a killed run needs after every so many steps; 0 by time alone
+    snapshot_s: float = _later(300.0)  # and whenever so many seconds of training are at stake; 0 never
 
     def __post_init__(self) -> None:
         """Raises ValueError naming the field and what would be right."""
@@ -52,11 +108,44 @@ class UpdateConfig:
         for name in ("learning_rate", "adam_epsilon", "grad_clip", "minibatch_size", "epochs", "micro_batch_tokens"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("adam_beta1", "adam_beta2", "min_ess"):
+        for name in ("adam_beta1", "adam_beta2", "min_ess", "clip_low"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be below 1")
-        if self.base_kl_estimator not in BASE_KL_ESTIMATORS:
-            raise ValueError(f"base_kl_estimator is {self.base_kl_estimator!r}; choose from {BASE_KL_ESTIMATORS}")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; choose from {known}")
+        self._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
+        """Options that are fine each and mean nothing together."""
+        if self.correction not in (fits := CORRECTIONS[self.policy_loss]):
+            raise ValueError(
+                f"correction is {self.correction!r}, which {self.policy_loss} cannot carry: {_why_not(self)}; "
+                f"choose from {fits}"
+            )
+        if self.policy_loss in SEQUENCE_LOSSES and self.loss_norm != "tokens":
+            raise ValueError(f"loss_norm is {self.loss_norm!r}, but {self.policy_loss} has one term for each answer")
+        if self.loss_norm == "constant" and not self.max_response_tokens:
+            raise ValueError("max_response_tokens is 0; loss_norm constant needs the longest completion allowed")
+        if 0 < self.dual_clip <= 1:
+            raise ValueError(f"dual_clip is {self.dual_clip}; it must be above 1, or 0 for none")
+        if self.icepop_low >= self.icepop_high:
+            raise ValueError(f"icepop_low is {self.icepop_low}; it must be below icepop_high {self.icepop_high}")
+        if self.kl_on_dead_groups and not self.base_kl:
+            raise ValueError("kl_on_dead_groups is on, but base_kl is 0: there is no KL to the base")
+        if self.label_smoothing and self.pref_loss != "cdpo":
+            raise ValueError(f"label_smoothing is {self.label_smoothing}, which only cdpo uses, not {self.pref_loss}")
+        if self.label_smoothing >= 0.5:
+            raise ValueError(
+                f"label_smoothing is {self.label_smoothing}; at .5 a pair says nothing, so it must be below"
+            )
+        if self.pref_loss != "kto" and not self.kto_weight:
+            raise ValueError(f"kto_weight is 0, so pref_loss {self.pref_loss} would take no pair")
+
+    @property
+    def needs_proximal(self) -> bool:
+        """Whether the ratio is to the trainer's own log-probabilities before the first step, not to the sampler's."""
+        return self.policy_loss != "reinforce"
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -69,7 +158,12 @@ class UpdateConfig:
             if name not in types:
                 raise ValueError(f"{name} is not a setting of an update; known are {', '.join(sorted(types))}")
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            fits = {str: isinstance(value, str), int: is_number and float(value).is_integer(), float: is_number}
+            fits = {
+                str: isinstance(value, str),
+                bool: isinstance(value, bool),
+                int: is_number and float(value).is_integer(),
+                float: is_number,
+            }
             if not fits[types[name]]:
                 raise ValueError(f"{name} is {value!r}; it must be {types[name].__name__}")
         return cls(**{name: types[name](value) for name, value in values.items()})
@@ -77,5 +171,29 @@ class UpdateConfig:
     @property
     def digest(self) -> str:
         """sha256 of the canonical JSON: two updates with equal digests used the same settings."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        values = {
+            field.name: value
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != field.default or not field.metadata.get("is_later")
+        }
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "base_kl_estimator": BASE_KL_ESTIMATORS,
+    "policy_loss": tuple(CORRECTIONS),
+    "correction": tuple(dict.fromkeys(name for names in CORRECTIONS.values() for name in names)),
+    "advantage": ADVANTAGES,
+    "loss_norm": LOSS_NORMS,
+    "pref_loss": PREF_LOSSES,
+    "schedule": SCHEDULES,
+}
+
+
+def _why_not(config: UpdateConfig) -> str:
+    if config.correction == "dppo":
+        return "the DPPO mask belongs to the ratio to the sampler, which only reinforce takes"
+    if config.policy_loss in ("reinforce", "decoupled"):
+        return "its loss carries the ratio to the sampler already, which would count twice"
+    return "it has one ratio for each answer and no weight for each token"

@@ -1,6 +1,7 @@
 """An UpdateRun's way through training, as rows: begun, progressing, trained, cancelled, failed.
 
-A run that ends without a checkpoint has taught nothing: its turns are free for the next batch.
+A run that ends without a checkpoint has taught nothing: its turns are free for the next batch. Only where the run
+diverged they stay with their batch, which is in quarantine: nothing learns from it unless a person replays it.
 The updater process calls these; the training itself is `rl_online.training`. Inside a tenant.
 """
 
@@ -133,11 +134,14 @@ def finish(
     return checkpoint
 
 
-def end(run_id: UUID, state: str, *, error: str = "") -> None:
-    """Close a run that comes to nothing, cancelled or failed; one that is over stays as it is."""
+def end(run_id: UUID, state: str, *, error: str = "", keeps_turns: bool = False) -> None:
+    """Close a run that comes to nothing, cancelled or failed; one that is over stays as it is.
+
+    `keeps_turns` puts its batch in quarantine.
+    """
     run = UpdateRun.objects.select_for_update().get(id=run_id)
     if not UpdateState(run.state).is_over:
-        _end(run, state, error=error)
+        _end(run, state, error=error, keeps_turns=keeps_turns)
 
 
 def superseded(run: UpdateRun) -> str | None:
@@ -150,13 +154,15 @@ def superseded(run: UpdateRun) -> str | None:
     return f"its parent {run.parent} is no longer serving; {serving} is"
 
 
-def _end(run: UpdateRun, state: str, *, error: str = "") -> None:
+def _end(run: UpdateRun, state: str, *, error: str = "", keeps_turns: bool = False) -> None:
     run.state = state
     run.error = error
     run.finished_at = timezone.now()
     run.seconds_left = None
     run.save(update_fields=["state", "error", "finished_at", "seconds_left"])
-    after = {"state": state, "released_turns": _release_turns(run)}
+    after = {"state": state, "released_turns": 0 if keeps_turns else _release_turns(run)}
+    if keeps_turns:
+        after["quarantined_batch"] = run.batch.digest
     audit("end", "update", run.id, actor=LOOP, after=after, reason=error)
     if state == UpdateState.FAILED:
         notices.tell_failed(run)

@@ -29,11 +29,15 @@ log = logging.getLogger(__name__)
 
 
 class Cancelled(Exception):
-    """The training was asked to stop and has written nothing."""
+    """The training was asked to stop and has written no checkpoint."""
 
 
 class Hopeless(Exception):
     """The training cannot come to anything, however often it is tried; the message says why."""
+
+
+class Diverged(Hopeless):
+    """Nor should anything be learnt from its batch again: it led the policy away from all it knew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +66,13 @@ def update(job: ClaimedJob, train: Train, *, stopping: threading.Event, beat: Ca
     reporter.start()
     trained: Trained | None = None
     failure: str | None = None
+    is_poisoned = False
     try:
         trained = train(order, reporter.add, reporter.should_stop.is_set)
     except Cancelled:
         pass
     except Hopeless as error:
-        failure = str(error)
+        failure, is_poisoned = str(error), isinstance(error, Diverged)
     except Exception as error:
         if job.attempts < MAX_ATTEMPTS:
             raise
@@ -90,7 +95,8 @@ def update(job: ClaimedJob, train: Train, *, stopping: threading.Event, beat: Ca
                 timings=trained.timings,
             )
         else:
-            runs.end(run_id, UpdateState.FAILED if failure else UpdateState.CANCELLED, error=failure or "")
+            state = UpdateState.FAILED if failure else UpdateState.CANCELLED
+            runs.end(run_id, state, error=failure or "", keeps_turns=is_poisoned)
 
 
 class Reporter(threading.Thread):

@@ -4,6 +4,7 @@ Drives any Trainer and knows no files. The same arguments give the same steps.
 """
 
 import itertools
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -16,20 +17,18 @@ from rl_online.algorithms.diagnostics import measure_drift
 from rl_online.algorithms.kto import mismatched, reference_point
 from rl_online.rewards.batch import Batch
 from rl_online.rewards.update_config import UpdateConfig
+from rl_online.training.credit import assign_credit, refuse_contradictions
+from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFailed
+from rl_online.training.microbatch import units
 from rl_online.training.objective import Objective, behaviour_of
 from rl_online.training.samples import Selection, Stream, TrainingSample, select_samples
 from rl_online.training.scoring import Scorer
+from rl_online.training.snapshots import Keeper, KeepsNothing
 from rl_online.training.trainer import Trainer
 
-MAX_FAILED_STEPS = 3  # in a row without a finite gradient: the update is diverging, more steps will not help
+__all__ = ["Applied", "Hooks", "Progress", "UpdateCancelled", "UpdateDiverged", "UpdateFailed", "apply_update"]
 
-
-class UpdateFailed(RuntimeError):
-    """Nothing usable can come of this update; the message says why."""
-
-
-class UpdateCancelled(RuntimeError):
-    """Somebody asked to stop; nothing was written."""
+MAX_FAILED_STEPS = 3  # in a row that could not be taken: the update is diverging, more steps will not help
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +47,7 @@ class Applied:
     """What an update did to the weights."""
 
     metrics: dict[str, float]  # means over applied steps, and counts
+    order: list[list[int]]  # of each step: the places in the batch of the samples it took
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,54 +59,111 @@ class Hooks:
     crash: Callable[[str], None]  # called with the name of each point a test may kill the process at
 
 
+def select_credited(batch: Batch, config: UpdateConfig, lineage: Sequence[int]) -> Selection:
+    """The samples of an update with their credit, before any weights are looked at.
+
+    Raises ContradictoryUpdate for a batch that the config does not fit, UpdateFailed where no sample may be trained on.
+    """
+    selection = select_samples(batch, config, lineage)
+    refuse_contradictions(batch, selection.samples, config)
+    credited = assign_credit(selection.samples, config)
+    dropped = selection.dropped | ({"dead_group": credited.num_dead} if credited.num_dead else {})
+    if all(one.is_heldout for one in credited.samples):
+        raise UpdateFailed(f"no sample of the batch can be trained on: {dropped}")
+    return Selection(samples=credited.samples, dropped=dropped)
+
+
 def apply_update(
     trainer: Trainer,
-    batch: Batch,
+    selection: Selection,
     config: UpdateConfig,
     *,
-    lineage: Sequence[int],
     seed: int,
     base: Scorer | None,
     hooks: Hooks,
+    keeper: Keeper | None = None,
 ) -> Applied:
-    """Train on `batch`. `base` scores samples under the frozen base, the reference of KL and KTO; None takes the
-    weights as they are at the start.
+    """Train on `selection`, from where `keeper` finds this update was left. `base` scores samples under the frozen
+    base, the reference of KL and KTO; None takes the weights as they are at the start.
 
-    Raises UpdateFailed when no sample may be trained on or three steps in a row have no finite gradient;
-    UpdateCancelled when asked to stop.
+    Raises UpdateDiverged when three steps in a row could not be taken; UpdateCancelled when asked to stop.
     """
-    selection = select_samples(batch, config, lineage)
+    keeper = keeper or KeepsNothing()
     trained, set_aside = split_heldout(selection.samples)
-    if not trained:
-        raise UpdateFailed(f"no sample of the batch can be trained on: {selection.dropped}")
-    samples, partners = with_references(trained, config, base or trainer.logprobs)
-    heldout, _ = with_references(set_aside, config, base or trainer.logprobs)
-    plan = plan_steps(len(samples), config, seed)
-    started = time.monotonic()
-    history: list[dict[str, float]] = []
-    num_tokens = num_failed = 0
+    samples, partners = with_references(trained, config, base or trainer.logprobs, proximal=trainer.logprobs)
+    heldout, _ = with_references(set_aside, config, base or trainer.logprobs, proximal=trainer.logprobs)
+    plan = plan_samples(samples, config, seed)
+    history = keeper.restore()
+    started, num_before, num_tokens = time.monotonic(), len(history), 0
     hooks.on_progress(Progress(step=0, num_steps=len(plan), metrics={}, tokens_per_s=0.0, seconds_left=0.0))
-    for step, indices in enumerate(plan, 1):
+    for step, metrics in enumerate(history, 1):  # whoever listens may have been killed too
+        hooks.on_progress(
+            Progress(step=step, num_steps=len(plan), metrics=finite(metrics), tokens_per_s=0.0, seconds_left=0.0)
+        )
+    for step, indices in enumerate(plan[num_before:], num_before + 1):
         if hooks.is_cancelled():
+            keeper.keep(history, is_stopping=True)
             raise UpdateCancelled(f"cancelled before step {step} of {len(plan)}")
-        metrics = _take_step(trainer, [samples[i] for i in indices], [partners[i] for i in indices], config, hooks)
+        metrics = take_step(
+            trainer,
+            [samples[i] for i in indices],
+            [partners[i] for i in indices],
+            config,
+            hooks,
+            lr_scale=lr_scale(step, len(plan), config),
+        )
         metrics |= measure_heldout(trainer, heldout, config, kto_reference=metrics.get("kto_reference", 0.0))
         history.append(metrics)
-        num_failed = num_failed + 1 if metrics["is_finite"] == 0 else 0
-        if num_failed == MAX_FAILED_STEPS:
-            raise UpdateFailed(f"the gradient was not finite in {num_failed} steps in a row, up to step {step}")
-        num_tokens += sum(len(samples[i].token_ids) for i in indices)
+        num_tokens += sum(len(samples[i]) for i in indices)
         seconds = time.monotonic() - started
         hooks.on_progress(
             Progress(
                 step=step,
                 num_steps=len(plan),
-                metrics=metrics,
+                metrics=finite(metrics),
                 tokens_per_s=num_tokens / seconds,
-                seconds_left=seconds / step * (len(plan) - step),
+                seconds_left=seconds / (step - num_before) * (len(plan) - step),
             )
         )
-    return Applied(metrics=summarise(history, Selection(samples=trained, dropped=selection.dropped), len(heldout)))
+        if reason := diverged(history):
+            raise UpdateDiverged(f"{reason}, up to step {step} of {len(plan)}")
+        keeper.keep(history)
+    return Applied(
+        metrics=summarise(history, Selection(samples=trained, dropped=selection.dropped), len(heldout)),
+        order=[[samples[i].index for i in indices] for indices in plan],
+    )
+
+
+def diverged(history: Sequence[dict[str, float]]) -> str | None:
+    """Why an update must not go on; None while it may. Steps with too few effective samples are no sign of it."""
+    last = history[-MAX_FAILED_STEPS:]
+    if len(last) < MAX_FAILED_STEPS:
+        return None
+    if all(metrics["is_finite"] == 0 for metrics in last):
+        return f"the gradient was not finite in {MAX_FAILED_STEPS} steps in a row"
+    if all(metrics["is_finite"] == 0 or metrics["is_high_kl"] == 1 for metrics in last):
+        return (
+            f"the policy was too far from its sampler, or the gradient not finite, in {MAX_FAILED_STEPS} steps in a row"
+        )
+    return None
+
+
+def lr_scale(step: int, num_steps: int, config: UpdateConfig) -> float:
+    """What the learning rate of a step, counted from 1, is multiplied by: a linear warm-up, then the schedule.
+
+    Example: 2 steps of warm-up in 6, cosine -> .5, 1, 1, .854, .5, .146
+    """
+    if step <= config.warmup_steps:
+        return step / config.warmup_steps
+    if config.schedule == "constant":
+        return 1.0
+    done = (step - config.warmup_steps - 1) / max(1, num_steps - config.warmup_steps)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def finite(metrics: dict[str, float]) -> dict[str, float]:
+    """Without the numbers that are none: unknown is not zero, and JSON has no word for it."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def split_heldout(samples: Sequence[TrainingSample]) -> tuple[list[TrainingSample], list[TrainingSample]]:
@@ -145,26 +202,39 @@ def plan_steps(num_samples: int, config: UpdateConfig, seed: int) -> list[list[i
     return plan
 
 
+def plan_samples(samples: Sequence[TrainingSample], config: UpdateConfig, seed: int) -> list[list[int]]:
+    """`plan_steps` over samples, with the two answers of a pair in the same step."""
+    together = units(samples)
+    return [[index for unit in step for index in together[unit]] for step in plan_steps(len(together), config, seed)]
+
+
 def with_references(
-    samples: Sequence[TrainingSample], config: UpdateConfig, score: Scorer
+    samples: Sequence[TrainingSample], config: UpdateConfig, score: Scorer, *, proximal: Scorer | None = None
 ) -> tuple[list[TrainingSample], list[TrainingSample | None]]:
-    """Samples with the reference's log-probabilities filled in, and each KTO sample's mismatched pair."""
-    needs_base = [i for i, one in enumerate(samples) if one.stream is Stream.RL and config.base_kl]
-    in_kto = [i for i, one in enumerate(samples) if one.stream is Stream.KTO]
-    pairs = [
-        mismatch(samples[i], samples[in_kto[partner]])
+    """Samples with the reference's log-probabilities filled in, and each KTO sample's mismatched pair.
+
+    `proximal` scores under the weights before the first step, for losses whose ratio is to them.
+    """
+    needs_base = [i for i, one in enumerate(samples) if Stream.REF_KL in one.weights]
+    in_pairs = [i for i, one in enumerate(samples) if Stream.PREF in one.weights and one.pair is not None]
+    in_kto = [i for i, one in enumerate(samples) if Stream.PREF in one.weights and one.pair is None]
+    partners = {
+        i: mismatch(samples[i], samples[in_kto[partner]])
         for i, partner in zip(in_kto, mismatched(len(in_kto)), strict=False)
-    ]
-    scored = score([samples[i] for i in needs_base + in_kto] + pairs) if needs_base or in_kto else []
+    }
+    asked = [samples[i] for i in needs_base + in_kto + in_pairs] + list(partners.values())
+    scored = iter(score(asked) if asked else [])
     filled = list(samples)
-    partners: list[TrainingSample | None] = [None] * len(samples)
-    for i, logprobs in zip(needs_base, scored, strict=False):
-        filled[i] = replace(samples[i], base=logprobs)
-    for i, logprobs in zip(in_kto, scored[len(needs_base) :], strict=False):
-        filled[i] = replace(samples[i], reference=sum(logprobs))
-    for i, pair, logprobs in zip(in_kto, pairs, scored[len(needs_base) + len(in_kto) :], strict=False):
-        partners[i] = replace(pair, reference=sum(logprobs))
-    return filled, partners
+    for i in needs_base:
+        filled[i] = replace(samples[i], base=next(scored))
+    for i in in_kto + in_pairs:
+        filled[i] = replace(samples[i], reference=sum(next(scored)))
+    references = {i: replace(pair, reference=sum(next(scored))) for i, pair in partners.items()}
+    if config.needs_proximal and proximal is not None:
+        anchored = [i for i, one in enumerate(samples) if one.behaviour is not None]
+        for i, logprobs in zip(anchored, proximal([samples[i] for i in anchored]) if anchored else [], strict=True):
+            filled[i] = replace(filled[i], proximal=logprobs)
+    return filled, [references.get(i) for i in range(len(samples))]
 
 
 def mismatch(one: TrainingSample, other: TrainingSample) -> TrainingSample:
@@ -186,7 +256,7 @@ def summarise(history: Sequence[dict[str, float]], selection: Selection, num_hel
     names = dict.fromkeys(name for metrics in applied for name in metrics if not name.startswith("is_"))
     means = {name: fmean(metrics[name] for metrics in applied if name in metrics) for name in names}
     streams = {
-        f"num_samples_{stream}": float(sum(sample.stream is stream for sample in selection.samples))
+        f"num_samples_{stream}": float(sum(stream in sample.weights for sample in selection.samples))
         for stream in Stream
     }
     return {
@@ -196,18 +266,21 @@ def summarise(history: Sequence[dict[str, float]], selection: Selection, num_hel
         "num_steps": float(len(history)),
         "skipped_not_finite": float(sum(not metrics["is_finite"] for metrics in history)),
         "skipped_low_ess": float(sum(metrics.get("is_low_ess", 0) for metrics in history)),
-        "num_tokens": float(sum(len(sample.token_ids) for sample in selection.samples)),
+        "skipped_high_kl": float(sum(metrics.get("is_high_kl", 0) for metrics in history)),
+        "num_tokens": float(sum(map(len, selection.samples))),
         "num_heldout": float(num_heldout),
         "num_trained_tokens": float(sum(len(sample.positions) for sample in selection.samples)),
     }
 
 
-def _take_step(
+def take_step(
     trainer: Trainer,
     samples: Sequence[TrainingSample],
     partners: Sequence[TrainingSample | None],
     config: UpdateConfig,
     hooks: Hooks,
+    *,
+    lr_scale: float,
 ) -> dict[str, float]:
     pairs = [pair for pair in partners if pair is not None]
     gains = [sum(logp) - pair.reference for pair, logp in zip(pairs, trainer.logprobs(pairs), strict=True)]
@@ -220,21 +293,33 @@ def _take_step(
         **_rewards(samples),
         **_drift(samples, seen.logprobs, objective),
         **({"kto_reference": objective.kto_reference_point} if pairs else {}),
+        "learning_rate": config.learning_rate * lr_scale,
+        "num_passes": float(seen.num_passes),
+        "padding_share": seen.padding_share,
+        "padding_share_unsorted": seen.padding_share_unsorted,
     }
     is_low_ess = metrics.get("ess_share", 1.0) < config.min_ess
-    report = trainer.optim_step(discard=is_low_ess)
+    # With few effective samples a handful of tokens decides the KL, which then says little.
+    is_high_kl = not is_low_ess and config.max_kl > 0 and metrics.get("kl", 0.0) > config.max_kl
+    report = trainer.optim_step(discard=is_low_ess or is_high_kl, lr_scale=lr_scale)
     hooks.crash("update.after_optimizer")
     return metrics | {
         "grad_norm": report.grad_norm,
         "is_applied": float(report.is_applied),
-        "is_finite": float(report.is_applied or is_low_ess),
+        "is_finite": float(report.is_applied or (math.isfinite(report.grad_norm) and (is_low_ess or is_high_kl))),
         "is_low_ess": float(is_low_ess),
+        "is_high_kl": float(is_high_kl),
     }
 
 
 def _rewards(samples: Sequence[TrainingSample]) -> dict[str, float]:
-    rewarded = [sample for sample in samples if sample.stream is not Stream.CE]
-    advantages = [sample.advantage for sample in samples if sample.stream is Stream.RL]
+    rewarded = [sample for sample in samples if Stream.CE not in sample.weights]
+    advantages = [
+        value
+        for sample in samples
+        if Stream.RL in sample.weights
+        for value in (sample.advantage if isinstance(sample.advantage, list) else [sample.advantage])
+    ]
     found = {"reward": fmean(sample.reward for sample in rewarded)} if rewarded else {}
     return found | ({"advantage": fmean(advantages)} if advantages else {})
 
@@ -242,11 +327,10 @@ def _rewards(samples: Sequence[TrainingSample]) -> dict[str, float]:
 def _drift(
     samples: Sequence[TrainingSample], logprobs: Sequence[Sequence[float]], objective: Objective
 ) -> dict[str, float]:
-    in_rl = [(sample, logp) for sample, logp in zip(samples, logprobs, strict=True) if sample.stream is Stream.RL]
+    in_rl = [(sample, logp) for sample, logp in zip(samples, logprobs, strict=True) if Stream.RL in sample.weights]
     logp_K = torch.tensor([value for _, logp in in_rl for value in logp])
-    behaviour_K = behaviour_of([sample for sample, _ in in_rl])
-    advantage_K = torch.tensor([sample.advantage for sample, logp in in_rl for _ in logp])
-    drift = measure_drift(logp_K, behaviour_K, objective.keep(logp_K, behaviour_K, advantage_K))
+    members = [sample for sample, _ in in_rl]
+    drift = measure_drift(logp_K, behaviour_of(members), objective.pushes(logp_K, members))
     if drift is None:
         return {}
     return {

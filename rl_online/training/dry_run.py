@@ -11,10 +11,9 @@ from pathlib import Path
 from rl_online.policy.load import choose_device
 from rl_online.rewards.batch import Batch
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.apply import Hooks, Progress, apply_update
+from rl_online.training.apply import Hooks, Progress, apply_update, select_credited
 from rl_online.training.local import LocalTrainer
 from rl_online.training.memory import peak_memory, reusing_memory
-from rl_online.training.samples import select_samples
 from rl_online.training.scoring import base_scorer
 from rl_online.training.state import state_folder, verify_state
 from rl_online.weights.manifest import verify_folder
@@ -57,7 +56,7 @@ def run_dry(request: DryRunRequest, *, is_cancelled: Callable[[], bool]) -> DryR
         state = state_folder(request.parent_folder)
         if state.exists():
             verify_state(state, tree_digest=parent.tree_digest)
-        selection = select_samples(request.batch, config, request.lineage)
+        selection = select_credited(request.batch, config, request.lineage)
         base = base_scorer(request.base_folder, config, selection.samples, device=request.device)
         trainer = LocalTrainer(
             request.parent_folder,
@@ -67,7 +66,7 @@ def run_dry(request: DryRunRequest, *, is_cancelled: Callable[[], bool]) -> DryR
             state=state if state.exists() else None,
         )
         loaded = time.monotonic()
-        apply_update(trainer, request.batch, config, lineage=request.lineage, seed=request.seed, base=base, hooks=hooks)
+        apply_update(trainer, selection, config, seed=request.seed, base=base, hooks=hooks)
         ended = time.monotonic()
         peak = peak_bytes()
     return DryRunResult(

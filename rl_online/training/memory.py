@@ -1,4 +1,4 @@
-"""Keeping freed memory while training on a CPU, and the most that a piece of work held.
+"""Keeping freed memory while training on a CPU, the most that a piece of work held, and knowing when it ran out.
 
 Every forward pass allocates and frees the same hundreds of large tensors. glibc hands such blocks back to the kernel,
 which then zeroes fresh pages for the next pass: measured, 430,000 page faults and 40 % of the CPU time of a pass
@@ -36,6 +36,16 @@ def reusing_memory() -> Iterator[None]:
         libc.mallopt(M_MMAP_THRESHOLD, GLIBC_DEFAULT)
         libc.mallopt(M_TRIM_THRESHOLD, GLIBC_DEFAULT)
         libc.malloc_trim(0)
+
+
+CPU_ALLOCATOR_WORDS = ("can't allocate memory", "not enough memory")  # torch has no exception of its own for it
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed: torch's own exception on a GPU, a plain RuntimeError on a CPU."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in CPU_ALLOCATOR_WORDS)
 
 
 CLEAR_PEAK = "5"  # written to clear_refs: the peak starts again from what is held now (Linux, proc(5))

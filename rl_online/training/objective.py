@@ -1,19 +1,24 @@
-"""The loss of one optimizer step: named terms from the streams in it, each over its own global count, summed.
+"""The loss of one optimizer step: four streams, each over its own global count, summed.
 
-The counts cover the whole step, so the terms of its micro-batches add up to the same loss however it is split.
+The counts cover the whole step, however many micro-batches and ranks share it, so their losses add up to the same.
+Credit was assigned before: no term here knows where an advantage comes from.
 """
 
-# K trained tokens of one micro-batch, S its samples
+# K trained tokens of one micro-batch, S its samples, P its pairs
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rl_online.algorithms import base_kl, cross_entropy, kto, policy_gradient
-from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.samples import Stream, TrainingSample
+from rl_online.algorithms import base_kl, cross_entropy, dpo, ipo, kto, policy_gradient
+from rl_online.algorithms.dr_grpo import constant_denominator
+from rl_online.rewards.update_config import SEQUENCE_LOSSES, UpdateConfig
+from rl_online.training.policy_losses import RewardedTokens, is_pushed, policy_loss
+from rl_online.training.samples import Stream, TrainingSample, Weight
+
+Members = Sequence[tuple[TrainingSample, Tensor]]  # samples of one stream with their log-probabilities
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,89 +26,110 @@ class Objective:
     """What one optimizer step minimises."""
 
     config: UpdateConfig
-    num_rl_tokens: int  # denominators: trained tokens and samples of the whole step
-    num_ce_tokens: int
-    num_kto_samples: int
+    counts: Mapping[Stream, float]  # denominators over the whole step; a stream nobody feeds has 0
     kto_reference_point: float = 0.0
 
     @classmethod
     def of(
         cls, samples: Sequence[TrainingSample], config: UpdateConfig, *, kto_reference_point: float = 0.0
     ) -> "Objective":
-        def tokens(stream: Stream) -> int:
-            return sum(len(sample.positions) for sample in samples if sample.stream is stream)
-
-        return cls(
-            config=config,
-            num_rl_tokens=tokens(Stream.RL),
-            num_ce_tokens=tokens(Stream.CE),
-            num_kto_samples=sum(sample.stream is Stream.KTO for sample in samples),
-            kto_reference_point=kto_reference_point,
-        )
+        """Of all samples of the step."""
+        counts = {
+            stream: _count(stream, [one for one in samples if stream in one.weights], config) for stream in Stream
+        }
+        return cls(config=config, counts=counts, kto_reference_point=kto_reference_point)
 
     def terms(self, logp_K: Tensor, samples: Sequence[TrainingSample]) -> dict[str, Tensor]:
-        """The weighted loss terms of a micro-batch. `logp_K` holds the samples' trained tokens one after the other."""
-        parts = logp_K.split([len(sample.positions) for sample in samples])
-        by_stream = {
-            stream: [(sample, part) for sample, part in zip(samples, parts, strict=True) if sample.stream is stream]
-            for stream in Stream
-        }
+        """The weighted loss terms of a micro-batch. `logp_K` holds the samples' trained tokens one after the other.
+
+        Named by stream; reinforce's pull to the sampler stands beside its `rl` as `pull`.
+        """
+        parts = list(zip(samples, logp_K.split([len(sample.positions) for sample in samples]), strict=True))
+        makers = {Stream.RL: self._rl, Stream.REF_KL: self._ref_kl, Stream.PREF: self._pref, Stream.CE: self._ce}
         terms: dict[str, Tensor] = {}
-        if by_stream[Stream.RL]:
-            terms |= self._rl(by_stream[Stream.RL])
-        if by_stream[Stream.KTO]:
-            terms["kto"] = self._kto(by_stream[Stream.KTO])
-        if by_stream[Stream.CE]:
-            terms["ce"] = self._ce(by_stream[Stream.CE])
+        for stream, make in makers.items():
+            if members := [(sample, part) for sample, part in parts if stream in sample.weights]:
+                terms |= make(members)
         return terms
 
-    def _rl(self, pairs: Sequence[tuple[TrainingSample, Tensor]]) -> dict[str, Tensor]:
-        config, denominator = self.config, self.num_rl_tokens
-        logp_K = torch.cat([part for _, part in pairs])
-        behaviour_K = behaviour_of([sample for sample, _ in pairs]).to(logp_K.device)
-        advantage_K = _per_token([(sample, sample.advantage) for sample, _ in pairs], logp_K)
-        weight_K = _per_token([(sample, sample.weight) for sample, _ in pairs], logp_K)
-        keep_K = self.keep(logp_K, behaviour_K, advantage_K)
-        terms = {
-            "rl": policy_gradient.reinforce(logp_K, behaviour_K, advantage_K, weight_K, keep_K, denominator=denominator)
-        }
-        if config.behaviour_pull:
-            pull = policy_gradient.behaviour_pull(logp_K, behaviour_K, weight_K, denominator=denominator)
+    def pushes(self, logp_K: Tensor, samples: Sequence[TrainingSample]) -> Tensor:
+        """Which tokens of `rl` samples the loss still moves: False where a mask or clip cut their gradient."""
+        parts = logp_K.split([len(sample.positions) for sample in samples])
+        return is_pushed(self.config, _rewarded(list(zip(samples, parts, strict=True))))
+
+    def _rl(self, members: Members) -> dict[str, Tensor]:
+        config, denominator = self.config, self.counts[Stream.RL]
+        rl = _rewarded(members)
+        terms = {"rl": policy_loss(config, rl, denominator=denominator)}
+        if config.behaviour_pull and config.policy_loss == "reinforce":
+            pull = policy_gradient.behaviour_pull(rl.logp_K, rl.behaviour_K, rl.weight_K, denominator=denominator)
             terms["pull"] = config.behaviour_pull * pull
-        if config.base_kl:
-            base_K = torch.tensor([value for sample, _ in pairs for value in sample.base or []]).to(logp_K.device)
-            terms["base_kl"] = config.base_kl * (
-                base_kl.kl_policy_to_base_k2(logp_K, base_K, weight_K, denominator=denominator)
-                if config.base_kl_estimator == "k2"
-                else base_kl.kl_policy_to_base_ratio_k3(logp_K, behaviour_K, base_K, weight_K, denominator=denominator)
-            )
         return terms
 
-    def keep(self, logp_K: Tensor, behaviour_K: Tensor, advantage_K: Tensor) -> Tensor:
-        return policy_gradient.dppo_keep(
-            logp_K, behaviour_K, advantage_K, high=self.config.mask_high, low=self.config.mask_low
-        )
+    def _ref_kl(self, members: Members) -> dict[str, Tensor]:
+        config, denominator = self.config, self.counts[Stream.REF_KL]
+        logp_K = torch.cat([part for _, part in members])
+        base_K = _values([sample.base for sample, _ in members], logp_K)
+        weight_K = _per_token([(sample, sample.weights[Stream.REF_KL]) for sample, _ in members], logp_K)
+        if config.base_kl_estimator == "k2":
+            kl = base_kl.kl_policy_to_base_k2(logp_K, base_K, weight_K, denominator=denominator)
+        else:
+            anchor_K = _values([sample.proximal or sample.behaviour for sample, _ in members], logp_K)
+            kl = base_kl.kl_policy_to_base_ratio_k3(logp_K, anchor_K, base_K, weight_K, denominator=denominator)
+        return {Stream.REF_KL: config.base_kl * kl}
 
-    def _kto(self, pairs: Sequence[tuple[TrainingSample, Tensor]]) -> Tensor:
+    def _pref(self, members: Members) -> dict[str, Tensor]:
+        """Single answers by KTO, pairs by the loss of the config; each single and each pair counts once."""
+        singles = [(sample, part) for sample, part in members if sample.pair is None]
+        chosen = [(sample, part) for sample, part in members if sample.pair is not None and sample.is_chosen]
+        rejected = {sample.pair: (sample, part) for sample, part in members if not sample.is_chosen}
+        losses = [self._kto(singles)] if singles else []
+        if chosen:
+            losses.append(self._pairs(chosen, [rejected[sample.pair] for sample, _ in chosen]))
+        return {Stream.PREF: self.config.kto_weight * sum(losses[1:], losses[0])}
+
+    def _kto(self, members: Members) -> Tensor:
         config = self.config
-        gain_S = torch.stack([part.sum() - sample.reference for sample, part in pairs])
-        is_good_S = torch.tensor([sample.advantage > 0 for sample, _ in pairs]).to(gain_S.device)
-        weight_S = torch.tensor([sample.weight for sample, _ in pairs]).to(gain_S.device)
-        return config.kto_weight * kto.kto(
+        gain_S = _gains(members)
+        return kto.kto(
             gain_S,
-            is_good_S,
-            weight_S,
+            torch.tensor([_scalar(sample.advantage) > 0 for sample, _ in members], device=gain_S.device),
+            _per_sample([sample.weights[Stream.PREF] for sample, _ in members], gain_S),
             reference_point=self.kto_reference_point,
             beta=config.kto_beta,
             desirable=config.kto_desirable,
             undesirable=config.kto_undesirable,
-            denominator=self.num_kto_samples,
+            denominator=self.counts[Stream.PREF],
         )
 
-    def _ce(self, pairs: Sequence[tuple[TrainingSample, Tensor]]) -> Tensor:
-        logp_K = torch.cat([part for _, part in pairs])
-        weight_K = _per_token([(sample, sample.weight) for sample, _ in pairs], logp_K)
-        return self.config.ce_weight * cross_entropy.cross_entropy(logp_K, weight_K, denominator=self.num_ce_tokens)
+    def _pairs(self, chosen: Members, rejected: Members) -> Tensor:
+        config, denominator = self.config, self.counts[Stream.PREF]
+        chosen_P, rejected_P = _gains(chosen), _gains(rejected)
+        weight_P = _per_sample([sample.weights[Stream.PREF] for sample, _ in rejected], chosen_P)
+        if config.pref_loss == "ipo":
+            return ipo.ipo(
+                chosen_P,
+                rejected_P,
+                _lengths(chosen, chosen_P),
+                _lengths(rejected, chosen_P),
+                weight_P,
+                denominator=denominator,
+                beta=config.dpo_beta,
+            )
+        return dpo.dpo(
+            chosen_P,
+            rejected_P,
+            weight_P,
+            denominator=denominator,
+            beta=config.dpo_beta,
+            label_smoothing=config.label_smoothing,
+        )
+
+    def _ce(self, members: Members) -> dict[str, Tensor]:
+        logp_K = torch.cat([part for _, part in members])
+        weight_K = _per_token([(sample, sample.weights[Stream.CE]) for sample, _ in members], logp_K)
+        loss = cross_entropy.cross_entropy(logp_K, weight_K, denominator=self.counts[Stream.CE])
+        return {Stream.CE: self.config.ce_weight * loss}
 
 
 def behaviour_of(samples: Sequence[TrainingSample]) -> Tensor:
@@ -111,6 +137,55 @@ def behaviour_of(samples: Sequence[TrainingSample]) -> Tensor:
     return torch.tensor([value for sample in samples for value in sample.behaviour or []], dtype=torch.float32)
 
 
-def _per_token(values: Sequence[tuple[TrainingSample, float]], like: Tensor) -> Tensor:
-    repeated = [value for sample, value in values for _ in sample.positions]
-    return torch.tensor(repeated, dtype=torch.float32, device=like.device)
+def _count(stream: Stream, samples: Sequence[TrainingSample], config: UpdateConfig) -> float:
+    if stream is Stream.PREF:
+        return sum(sample.is_chosen for sample in samples)  # a pair counts once
+    if stream is Stream.RL and (config.policy_loss in SEQUENCE_LOSSES or config.loss_norm == "sequences"):
+        return len(samples)
+    if stream is Stream.RL and config.loss_norm == "constant":
+        return constant_denominator(len(samples), max_length=config.max_response_tokens)
+    return sum(len(sample.positions) for sample in samples)
+
+
+def _rewarded(members: Members) -> RewardedTokens:
+    logp_K = torch.cat([part for _, part in members]) if members else torch.zeros(0)
+    behaviour_K = _values([sample.behaviour for sample, _ in members], logp_K)
+    return RewardedTokens(
+        logp_K=logp_K,
+        behaviour_K=behaviour_K,
+        old_K=_values([sample.proximal or sample.behaviour for sample, _ in members], logp_K),
+        advantage_K=_per_token([(sample, sample.advantage) for sample, _ in members], logp_K),
+        weight_K=_per_token([(sample, sample.weights[Stream.RL]) for sample, _ in members], logp_K),
+        lengths_S=torch.tensor([len(sample.positions) for sample, _ in members], device=logp_K.device),
+    )
+
+
+def _gains(members: Members) -> Tensor:
+    return torch.stack([part.sum() - sample.reference for sample, part in members])
+
+
+def _lengths(members: Members, like: Tensor) -> Tensor:
+    return torch.tensor([float(len(part)) for _, part in members], device=like.device)
+
+
+def _values(rows: Sequence[Sequence[float] | None], like: Tensor) -> Tensor:
+    return torch.tensor([value for row in rows for value in row or []], dtype=torch.float32).to(like.device)
+
+
+def _per_token(values: Sequence[tuple[TrainingSample, Weight]], like: Tensor) -> Tensor:
+    """A sample's number at each of its trained tokens, or the number it has for each."""
+    spread = [
+        one
+        for sample, value in values
+        for one in (value if isinstance(value, list) else [value] * len(sample.positions))
+    ]
+    return torch.tensor(spread, dtype=torch.float32, device=like.device)
+
+
+def _per_sample(values: Sequence[Weight], like: Tensor) -> Tensor:
+    return torch.tensor([_scalar(value) for value in values], device=like.device)
+
+
+def _scalar(value: Weight) -> float:
+    """Of a sample as a whole: the mean where each token has its own."""
+    return sum(value) / len(value) if isinstance(value, list) else value

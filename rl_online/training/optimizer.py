@@ -33,6 +33,7 @@ class MasterAdamW:
         }
         self.gradients: dict[str, Tensor] = {}
         self.grad_clip = config.grad_clip
+        self.learning_rate = config.learning_rate
         self.step_count = 0
         self.adam = torch.optim.AdamW(
             self.masters.values(),
@@ -45,7 +46,7 @@ class MasterAdamW:
         for name, parameter in self.parameters.items():
             parameter.register_post_accumulate_grad_hook(self._collector(name))
 
-    def step(self, *, discard: bool = False) -> tuple[bool, float]:
+    def step(self, *, discard: bool = False, lr_scale: float = 1.0) -> tuple[bool, float]:
         """Apply the collected gradient and forget it; returns whether it was applied, and its norm before clipping."""
         gradients, self.gradients = self.gradients, {}
         norms = [gradient.norm() for gradient in gradients.values()]
@@ -55,6 +56,7 @@ class MasterAdamW:
         scale = min(1.0, self.grad_clip / (norm + 1e-6))
         for name, gradient in gradients.items():
             self.masters[name].grad = gradient.mul_(scale)
+        self.adam.param_groups[0]["lr"] = self.learning_rate * lr_scale
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self._write_back(gradients)

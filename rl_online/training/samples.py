@@ -1,4 +1,4 @@
-"""Which samples of a batch may be learnt from, and by which loss.
+"""Which samples of a batch may be learnt from, and by which losses.
 
 Pure decisions on what the batch recorded. A ratio loss takes a sample only when everything it needs is known: the
 log-probability of every trained token at sampling, at a temperature above 0 and without top-p or top-k. A good or bad
@@ -6,41 +6,53 @@ answer that lacks this goes to KTO, which needs none of it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from rl_online.rewards.batch import UNKNOWN_VERSION, Batch, Sample
+from rl_online.rewards.batch import NO_PAIR, UNKNOWN_VERSION, Batch, Sample
 from rl_online.rewards.update_config import UpdateConfig
 
 
 class Stream(StrEnum):
-    """A loss with a denominator of its own."""
+    """A loss with a denominator of its own. A sample may feed several."""
 
-    RL = "rl"  # ratio to the sampler
-    KTO = "kto"  # good or bad, no log-probabilities needed
+    RL = "rl"  # rewards, by a ratio to the sampler
     CE = "ce"  # imitate
+    REF_KL = "ref_kl"  # stay near the base
+    PREF = "pref"  # good or bad, or better than another; no log-probabilities of the sampler needed
+
+
+Weight = float | list[float]  # of the whole sequence, or of each trained token
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingSample:
     """One token sequence to learn from, with its credit already assigned.
 
-    Example: prompt [5, 6], completion [7, 8], advantage .5
-        token_ids = [5, 6, 7, 8]   positions = [2, 3]   behaviour = [-.1, -.7]
+    Example: prompt [5, 6], completion [7, 8], advantage .5, near the base
+        token_ids = [5, 6, 7, 8]   positions = [2, 3]   behaviour = [-.1, -.7]   weights = {rl: 1, ref_kl: 1}
     """
 
-    stream: Stream
     token_ids: list[int]
-    positions: list[int]  # of the trained tokens, ascending, each at least 1; the lists below run along it
-    weight: float
+    positions: list[int]  # of the trained tokens, ascending, each at least 1; every list below runs along it
+    weights: Mapping[Stream, Weight]  # the streams it feeds
     reward: float
-    advantage: float = 0.0  # reward - baseline: credit of every trained token in rl, good (> 0) or bad (< 0) in kto
+    advantage: Weight = 0.0  # rl: credit of the trained tokens; pref: good (> 0) or bad (< 0)
     behaviour: list[float] | None = None  # rl: log-probabilities at sampling
+    proximal: list[float] | None = None  # rl by a loss that needs it: the trainer's own before its first step
     temperature: float = 1.0  # of the sampling distribution; logits are divided by it
-    base: list[float] | None = None  # rl with a KL to the base: the base's log-probabilities
-    reference: float = 0.0  # kto: the reference's summed log-probability of the trained tokens
+    base: list[float] | None = None  # ref_kl: the base's log-probabilities
+    reference: float = 0.0  # pref: the reference's summed log-probability of the trained tokens
+    pair: int | None = None  # pref: the same number in both answers of a pair; None for a single answer
+    is_chosen: bool = True  # of a pair: the better one
+    group: str | None = None  # answers to the same prompt, whose rewards are compared
+    lag: int = 0  # updates between its sampler and the weights being trained
     is_heldout: bool = False  # measured after each step, never trained on
+    index: int = 0  # its place in the batch
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,17 +64,34 @@ class Selection:
 
 
 def select_samples(batch: Batch, config: UpdateConfig, lineage: Sequence[int]) -> Selection:
-    """Sort a batch into streams. `lineage` holds the versions from the oldest to the one being trained."""
+    """Sort a batch into streams. `lineage` holds the versions from the oldest to the one being trained.
+
+    The answers of a pair follow each other, the better one first.
+    """
+    takes_pairs = config.pref_loss != "kto"
+    preferred = {sample.pair for sample in batch.samples if _is_worse(sample)} if takes_pairs else set()
     samples: list[TrainingSample] = []
     dropped: Counter[str] = Counter()
-    for sample in batch.samples:
-        positions = [place for place, is_chosen in enumerate(sample.mask) if is_chosen and place > 0]
-        decision = _decide(sample, positions, config, lineage)
-        if isinstance(decision, str) and not isinstance(decision, Stream):
-            dropped[decision] += 1
+    for index, sample in enumerate(batch.samples):
+        if takes_pairs and _is_worse(sample):
+            places = (sample.pair, index)
+            reasons = [reason for place in places if (reason := _unusable(batch.samples[place], config, lineage))]
+            if reasons:
+                dropped[reasons[-1]] += 1
+                continue
+            for place in places:
+                one = _to_training_sample(batch.samples[place], Stream.PREF, config, lineage)
+                samples.append(replace(one, index=place, pair=index, is_chosen=place != index))
+            continue
+        if takes_pairs and sample.kind == "pref":
+            dropped["no_pair"] += index not in preferred
+            continue
+        decision = _decide(sample, config, lineage)
+        if isinstance(decision, Stream):
+            samples.append(replace(_to_training_sample(sample, decision, config, lineage), index=index))
         else:
-            samples.append(_to_training_sample(sample, positions, Stream(decision)))
-    return Selection(samples=samples, dropped=dict(dropped))
+            dropped[decision] += 1
+    return Selection(samples=samples, dropped={reason: count for reason, count in dropped.items() if count})
 
 
 def lag(versions: Sequence[int], lineage: Sequence[int]) -> int | None:
@@ -77,56 +106,102 @@ def lag(versions: Sequence[int], lineage: Sequence[int]) -> int | None:
     return len(lineage) - 1 - min(place for place in known if place is not None)
 
 
-def _decide(sample: Sample, positions: Sequence[int], config: UpdateConfig, lineage: Sequence[int]) -> Stream | str:
+def _is_worse(sample: Sample) -> bool:
+    return sample.kind == "pref" and sample.pair != NO_PAIR
+
+
+def _decide(sample: Sample, config: UpdateConfig, lineage: Sequence[int]) -> Stream | str:
     """The stream a sample belongs to, or the reason it is dropped."""
-    if sample.is_tombstone:
-        return "deleted"
-    if not positions:
-        return "nothing_trained"
-    if sample.weight == 0:
-        return "zero_weight"
+    if reason := _unusable(sample, config, lineage):
+        return reason
     if sample.kind == "ce":
         return Stream.CE if config.ce_weight else "ce_off"
-    versions = [sample.versions[place] for place in positions]
-    is_known = UNKNOWN_VERSION not in versions
-    if is_known:
-        age = lag(versions, lineage)
-        if age is None:
-            return "off_lineage"
-        if age > config.max_lag:
-            return "too_stale"
-    if sample.kind == "rl" and is_known and has_ratio(sample):
+    if sample.kind == "rl" and UNKNOWN_VERSION not in _versions(sample) and has_ratio(sample):
         return Stream.RL
     if not config.kto_weight:
         return "kto_off"
-    return "no_verdict" if sample.reward == sample.baseline else Stream.KTO
+    return "no_verdict" if sample.reward == sample.baseline else Stream.PREF
+
+
+def _unusable(sample: Sample, config: UpdateConfig, lineage: Sequence[int]) -> str | None:
+    """Why no loss may take a sample."""
+    if sample.is_tombstone:
+        return "deleted"
+    if not _positions(sample):
+        return "nothing_trained"
+    if sample.weight == 0:
+        return "zero_weight"
+    versions = _versions(sample)
+    if sample.kind == "ce" or UNKNOWN_VERSION in versions:
+        return None
+    age = lag(versions, lineage)
+    if age is None:
+        return "off_lineage"
+    return "too_stale" if age > config.max_lag else None
 
 
 def has_ratio(sample: Sample) -> bool:
     """Whether the recorded log-probabilities are those of the full softmax at a known temperature above 0."""
+    return why_no_ratio(sample) is None
+
+
+def why_no_ratio(sample: Sample) -> str | None:
+    """What keeps a sample out of every ratio loss, in words; None: nothing.
+
+    The log-probability of a token inside a nucleus is another one than that of the softmax: at probability .5 in a
+    nucleus of .8, -.470 against -.693. A ratio between the two is wrong by a factor of .8 for each token.
+    """
     sampling = sample.row.get("sampling") or {}
     temperature, top_p, top_k = (sampling.get(name) for name in ("temperature", "top_p", "top_k"))
-    return (
-        sample.behaviour_logprobs is not None
-        and (temperature is None or temperature > 0)
-        and (top_p is None or top_p == 1)
-        and (top_k is None or top_k <= 0)
-        and not any(sampling.get(name) for name in ("frequency_penalty", "presence_penalty"))
-    )
+    if sample.behaviour_logprobs is None:
+        return "drawn without recording log-probabilities"
+    if temperature is not None and temperature <= 0:
+        return "drawn greedily, at temperature 0"
+    if top_p is not None and top_p != 1:
+        return f"drawn with top_p {top_p:g}, so the recorded log-probabilities are not those of the softmax"
+    if top_k is not None and top_k > 0:
+        return f"drawn with top_k {top_k}, so the recorded log-probabilities are not those of the softmax"
+    if any(sampling.get(name) for name in ("frequency_penalty", "presence_penalty")):
+        return "drawn with penalties on repeated tokens"
+    return None
 
 
-def _to_training_sample(sample: Sample, positions: list[int], stream: Stream) -> TrainingSample:
-    recorded = sample.behaviour_logprobs
+def _positions(sample: Sample) -> list[int]:
+    return [place for place, is_chosen in enumerate(sample.mask) if is_chosen and place > 0]
+
+
+def _versions(sample: Sample) -> list[int]:
+    return [sample.versions[place] for place in _positions(sample)]
+
+
+def _to_training_sample(sample: Sample, stream: Stream, config: UpdateConfig, lineage: Sequence[int]) -> TrainingSample:
+    positions, recorded = _positions(sample), sample.behaviour_logprobs
     temperature = (sample.row.get("sampling") or {}).get("temperature")
     is_ratio = stream is Stream.RL and recorded is not None
+    weight = _weight(sample, positions)
     return TrainingSample(
-        stream=stream,
         token_ids=sample.token_ids,
         positions=positions,
-        weight=sample.weight,
+        weights={stream: weight, **({Stream.REF_KL: weight} if is_ratio and config.base_kl else {})},
         reward=sample.reward,
-        advantage=0.0 if stream is Stream.CE else sample.reward - sample.baseline,
+        advantage=_advantage(sample, positions, stream),
         behaviour=[recorded[place] for place in positions] if is_ratio and recorded is not None else None,
         temperature=1.0 if temperature is None or not is_ratio else float(temperature),
+        group=sample.row.get("group"),
+        lag=lag(_versions(sample), lineage) or 0,
         is_heldout=sample.is_heldout,
     )
+
+
+def _weight(sample: Sample, positions: Sequence[int]) -> Weight:
+    per_token = sample.row.get("token_weights")
+    return sample.weight if per_token is None else [sample.weight * per_token[place] for place in positions]
+
+
+def _advantage(sample: Sample, positions: Sequence[int], stream: Stream) -> Weight:
+    if stream is Stream.CE:
+        return 0.0
+    per_token = sample.row.get("advantages")
+    if stream is Stream.RL and per_token is not None:
+        return [float(per_token[place]) for place in positions]
+    return sample.reward - sample.baseline

@@ -24,6 +24,7 @@ class TrainerState:
 
     optimizer_step: int  # steps applied along the lineage
     generator: str  # torch generator state, hexadecimal
+    micro_batch_tokens: int | None = None  # of one pass by then; fewer than asked for where memory had run out
 
 
 def state_folder(checkpoint: Path) -> Path:

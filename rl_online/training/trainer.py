@@ -18,6 +18,9 @@ class ForwardBackward:
 
     losses: dict[str, float]  # by term; their sum is the loss
     logprobs: list[list[float]]  # of each sample's trained tokens, before the step
+    num_passes: int  # micro-batches it took
+    padding_share: float  # of the places computed: those without a token
+    padding_share_unsorted: float  # what it would have been with the samples in their order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,8 +49,11 @@ class Trainer(Protocol):
     def forward_backward(self, samples: Sequence[TrainingSample], objective: Objective) -> ForwardBackward:
         """Add the objective's gradient over `samples`."""
 
-    def optim_step(self, *, discard: bool = False) -> StepReport:
-        """Clip and apply the gradient, then clear it. A gradient that is not finite is never applied."""
+    def optim_step(self, *, discard: bool = False, lr_scale: float = 1.0) -> StepReport:
+        """Clip and apply the gradient at `lr_scale` times the learning rate, then clear it.
+
+        A gradient that is not finite is never applied.
+        """
 
     def logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
         """Log-probabilities of each sample's trained tokens, without gradient."""
@@ -60,3 +66,9 @@ class Trainer(Protocol):
 
     def save_state(self, folder: Path) -> None:
         """Write optimizer and random state into the empty `folder`."""
+
+    def save_snapshot(self, folder: Path) -> None:
+        """Write all that is needed to go on in the middle of an update into the empty `folder`, to the bit."""
+
+    def load_snapshot(self, folder: Path) -> None:
+        """Go on from what `save_snapshot` wrote."""

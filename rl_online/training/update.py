@@ -1,33 +1,44 @@
 """One update from parent checkpoint and sealed batch to a new checkpoint folder and its delta.
 
 The effects around `apply_update`: load, train, make the optimizer state durable, then the checkpoint, publish.
-Killed at any point, the same request starts over and ends with the same bits; what is already whole is reused.
+Killed at any point, the same request goes on from its last snapshot and ends with the same bits; what is already whole
+is reused.
 """
 
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rl_online.rewards.batch import read_batch
-from rl_online.rewards.durable import clear_drafts, new_folder
+from rl_online.rewards.durable import clear_drafts, new_folder, sync_tree
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.apply import Hooks, Progress, UpdateCancelled, UpdateFailed, apply_update
+from rl_online.training.apply import Applied, Hooks, Progress, apply_update, select_credited
+from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFailed
 from rl_online.training.local import LocalTrainer
 from rl_online.training.memory import reusing_memory
-from rl_online.training.samples import select_samples
 from rl_online.training.scoring import base_scorer
+from rl_online.training.snapshots import Snapshots, clear_snapshots, snapshots_in
 from rl_online.training.state import state_folder, verify_state, write_state_manifest
 from rl_online.weights.errors import CorruptCheckpoint
 from rl_online.weights.manifest import Manifest, read_manifest, verify_folder, write_manifest
 from rl_online.weights.publish import DeltaRef, publish_delta
 
-__all__ = ["Progress", "UpdateCancelled", "UpdateFailed", "UpdateRequest", "UpdateResult", "run_update"]
+__all__ = [
+    "Progress",
+    "UpdateCancelled",
+    "UpdateDiverged",
+    "UpdateFailed",
+    "UpdateRequest",
+    "UpdateResult",
+    "run_update",
+]
 
 METRICS = "metrics.json"
+ORDER = "order.json"  # of each step: the places in the batch of the samples it took
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +85,8 @@ def run_update(
 ) -> UpdateResult:
     """Train, save and publish; or find that this was done already.
 
-    Raises UpdateFailed, UpdateCancelled, CorruptBatch, CorruptCheckpoint. None of them leaves a checkpoint folder.
+    Raises UpdateFailed, UpdateCancelled, CorruptBatch, CorruptCheckpoint. None of them leaves a checkpoint folder; a
+    cancelled update leaves its last snapshot.
     """
     hooks = Hooks(on_progress=on_progress, is_cancelled=is_cancelled, crash=crash)
     started = time.monotonic()
@@ -84,6 +96,7 @@ def run_update(
         with reusing_memory():
             trained = _train(request, parent, hooks)
     manifest = _verify_ours(request, parent)
+    clear_snapshots(state_folder(request.out_folder))
     metrics = json.loads((state_folder(request.out_folder) / METRICS).read_text("utf-8"))
     delta = publish_delta(
         request.parent_folder, request.out_folder, request.deltas_root, crash=lambda: crash("update.mid_publish")
@@ -108,8 +121,8 @@ def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> float:
     if parent_state.exists():
         verify_state(parent_state, tree_digest=parent.tree_digest)
     lineage = request.lineage or tuple(range(request.parent_version + 1))
-    samples = select_samples(batch, request.config, lineage).samples
-    base = base_scorer(request.base_folder, request.config, samples, device=request.device)
+    selection = select_credited(batch, request.config, lineage)
+    base = base_scorer(request.base_folder, request.config, selection.samples, device=request.device)
     trainer = LocalTrainer(
         request.parent_folder,
         config=request.config,
@@ -118,9 +131,24 @@ def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> float:
         state=parent_state if parent_state.exists() else None,
     )
     hooks.crash("update.before_train")
-    applied = apply_update(trainer, batch, request.config, lineage=lineage, seed=request.seed, base=base, hooks=hooks)
+    state = state_folder(request.out_folder)
+    keeper = Snapshots(
+        state,
+        trainer,
+        request.config,
+        parent_digest=parent.tree_digest,
+        identity=_identity(request, parent),
+        crash=hooks.crash,
+    )
+    try:
+        applied = apply_update(
+            trainer, selection, request.config, seed=request.seed, base=base, hooks=hooks, keeper=keeper
+        )
+    except UpdateDiverged:
+        clear_snapshots(state)  # back to the parent: nothing that led here is to be gone on from
+        raise
     trained = time.monotonic()
-    _save(request, parent, trainer, batch.digest, applied.metrics, hooks)
+    _save(request, parent, trainer, batch.digest, applied, hooks)
     return trained
 
 
@@ -129,7 +157,7 @@ def _save(
     parent: Manifest,
     trainer: LocalTrainer,
     batch_digest: str,
-    metrics: Mapping[str, float],
+    applied: Applied,
     hooks: Hooks,
 ) -> None:
     """State first, checkpoint second: a checkpoint that exists always has the state to go on from."""
@@ -151,12 +179,16 @@ def _save(
             config_digest=request.config.digest,
             code_version=request.code_version,
         )
-        if state.exists():  # left by a run that was killed before its checkpoint appeared
-            shutil.rmtree(state)
         with new_folder(state) as state_draft:
             trainer.save_state(state_draft)
-            (state_draft / METRICS).write_text(json.dumps(dict(metrics)), "utf-8")
+            (state_draft / METRICS).write_text(json.dumps(applied.metrics), "utf-8")
+            (state_draft / ORDER).write_text(json.dumps(applied.order), "utf-8")
             write_state_manifest(state_draft, tree_digest=manifest.tree_digest, facts=_identity(request, parent))
+            sync_tree(state_draft)
+            if state.exists():  # of a run that was killed, or of this one while it ran
+                for snapshot in snapshots_in(state):
+                    snapshot.rename(state_draft / snapshot.name)  # needed until the checkpoint is there
+                shutil.rmtree(state)
         hooks.crash("update.before_rename")
     hooks.crash("update.after_rename")
 

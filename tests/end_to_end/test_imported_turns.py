@@ -39,5 +39,5 @@ def test_imported_turns_are_counted_once_and_feed_kto_never_a_ratio_loss(tmp_pat
         assert kind == "kto"
         assert samples >= 16
         (values,) = strop.rows("SELECT values FROM rl_online_updatemetric ORDER BY step LIMIT 1")[0]
-        assert "loss_kto" in values
+        assert "loss_pref" in values
         assert "loss_rl" not in values

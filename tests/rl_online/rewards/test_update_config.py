@@ -17,6 +17,41 @@ def test_equal_settings_have_equal_digests_and_others_do_not():
     assert UpdateConfig().digest != UpdateConfig(learning_rate=2e-5).digest
 
 
+def test_settings_that_came_later_leave_the_digest_of_older_updates_alone():
+    # what the first release computed for its defaults: stored checkpoints carry it
+    assert UpdateConfig().digest == "2d37c92e7bd8f4f47c735b6185a406414d7736eecc60b0e52dcf27996e319d12"
+    assert UpdateConfig(schedule="cosine").digest != UpdateConfig().digest
+
+
+def test_a_config_stored_before_they_came_loads_with_their_defaults():
+    first = {"learning_rate": 5e-6, "kto_beta": 0.3, "base_kl_estimator": "k2", "max_lag": 2}
+    config = UpdateConfig.from_json(first)
+    assert (config.policy_loss, config.correction, config.pref_loss) == ("reinforce", "dppo", "kto")
+    assert config == UpdateConfig(**first)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"policy_loss": "ppo"}, "policy_loss is 'ppo'; choose from"),
+        ({"policy_loss": "ppo_clip"}, "correction is 'dppo', which ppo_clip cannot carry: the DPPO mask belongs to"),
+        ({"policy_loss": "gspo", "correction": "tis"}, "one ratio for each answer"),
+        ({"policy_loss": "gspo", "correction": "none", "loss_norm": "sequences"}, "one term for each answer"),
+        ({"loss_norm": "constant"}, "max_response_tokens is 0"),
+        ({"dual_clip": 0.5}, "dual_clip is 0.5; it must be above 1, or 0"),
+        ({"icepop_low": 9.0}, "must be below icepop_high"),
+        ({"kl_on_dead_groups": True}, "base_kl is 0"),
+        ({"label_smoothing": 0.1}, "which only cdpo uses, not kto"),
+        ({"pref_loss": "cdpo", "label_smoothing": 0.5}, "says nothing"),
+        ({"pref_loss": "dpo", "kto_weight": 0}, "would take no pair"),
+        ({"packing": 1}, "packing is 1; it must be bool"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_with_the_reason(values, message):
+    with pytest.raises(ValueError, match=message):
+        UpdateConfig.from_json(values)
+
+
 @pytest.mark.parametrize(
     "values, message",
     [

@@ -186,6 +186,18 @@ class TestTraining:
         ended = self.state(project, run)
         assert (ended.state, ended.error) == ("failed", "the gradient was not finite")
 
+    def test_a_run_that_diverged_puts_its_batch_in_quarantine(self, project, policy, run, job):
+        def how(order, on_step, should_stop):
+            raise updater.Diverged("too far from its sampler in 3 steps in a row")
+
+        self.train(job, how)
+        assert self.state(project, run).state == "failed"
+        with tenant(project.id):
+            ended = AuditEvent.objects.get(verb="end", object_id=str(run.id)).after
+            assert ended == {"state": "failed", "released_turns": 0, "quarantined_batch": run.batch.digest}
+            assert sealing.look(policy, kind="rl").candidates == []
+            assert updates.replay_update(run, actor="ada").is_replay
+
     def test_an_accident_is_tried_again_and_fails_at_the_fifth(self, project, run, job):
         def how(order, on_step, should_stop):
             raise OSError("disk full")

@@ -1,17 +1,18 @@
 from dataclasses import replace
 from itertools import chain
 
+import pytest
+
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.apply import mismatch, plan_steps, split_heldout, with_references
+from rl_online.training.apply import lr_scale, mismatch, plan_samples, plan_steps, split_heldout, with_references
 from rl_online.training.samples import Stream, TrainingSample
 
 
 def kto(prompt, completion):
     return TrainingSample(
-        stream=Stream.KTO,
         token_ids=prompt + completion,
         positions=list(range(len(prompt), len(prompt) + len(completion))),
-        weight=1.0,
+        weights={Stream.PREF: 1.0},
         reward=1.0,
         advantage=1.0,
     )
@@ -33,6 +34,24 @@ def test_the_seed_decides_the_order():
     assert plan_steps(64, UpdateConfig(), seed=1) != plan_steps(64, UpdateConfig(), seed=2)
 
 
+def test_the_learning_rate_warms_up_and_falls_along_a_cosine():
+    config = UpdateConfig(warmup_steps=2, schedule="cosine")
+    assert [lr_scale(step, 6, config) for step in range(1, 7)] == pytest.approx(
+        [0.5, 1, 1, 0.8536, 0.5, 0.1464], abs=1e-4
+    )
+
+
+def test_by_default_it_is_exactly_what_it_says():
+    assert [lr_scale(step, 6, UpdateConfig()) for step in range(1, 7)] == [1.0] * 6
+
+
+def test_the_answers_of_a_pair_are_in_the_same_step():
+    samples = [replace(kto([n], [3]), pair=n // 2, is_chosen=n % 2 == 0) for n in range(12)]
+    plan = plan_samples(samples, UpdateConfig(minibatch_size=2), seed=0)
+    assert sorted(chain(*plan)) == list(range(12)) and len(plan) == 3
+    assert all({one ^ 1 for one in step} == set(step) for step in plan)
+
+
 def test_a_mismatched_pair_is_ones_prompt_with_anothers_completion():
     pair = mismatch(kto([1, 2, 3], [4]), kto([5], [6, 7]))
     assert (pair.token_ids, pair.positions) == ([1, 2, 3, 6, 7], [3, 4])
@@ -51,7 +70,8 @@ def test_references_reach_the_samples_and_pairs_they_belong_to():
 
 
 def test_the_base_is_asked_only_for_what_needs_it():
-    rl = replace(kto([1, 2], [3]), stream=Stream.RL, behaviour=[-1.0])
+    rl = replace(kto([1, 2], [3]), weights={Stream.RL: 1.0}, behaviour=[-1.0])
+    near = replace(rl, weights={Stream.RL: 1.0, Stream.REF_KL: 1.0})
     asked = []
 
     def score(scored):
@@ -60,7 +80,7 @@ def test_the_base_is_asked_only_for_what_needs_it():
 
     assert with_references([rl], UpdateConfig(), score) == ([rl], [None])
     assert asked == []
-    (filled,), _ = with_references([rl], UpdateConfig(base_kl=0.1), score)
+    (filled,), _ = with_references([near], UpdateConfig(base_kl=0.1), score)
     assert filled.base == [-0.5]
 
 

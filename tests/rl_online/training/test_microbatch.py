@@ -3,7 +3,7 @@ from rl_online.training.samples import Stream, TrainingSample
 
 
 def of_length(length):
-    return TrainingSample(stream=Stream.CE, token_ids=[0] * length, positions=[1], weight=1.0, reward=0.0)
+    return TrainingSample(token_ids=[0] * length, positions=[1], weights={Stream.CE: 1.0}, reward=0.0)
 
 
 def test_groups_are_cut_by_length_and_hold_no_more_than_asked_after_padding():

@@ -24,12 +24,12 @@ def select(*samples, config=None, lineage=(1, 2, 3)):
 
 def stream_of(sample, **options):
     selection = select(sample, **options)
-    return selection.samples[0].stream if selection.samples else next(iter(selection.dropped))
+    return next(iter(selection.samples[0].weights)) if selection.samples else next(iter(selection.dropped))
 
 
 def test_a_complete_sample_enters_the_ratio_loss_with_its_advantage_and_its_logprobs():
     (one,) = select(GOOD).samples
-    assert (one.stream, one.positions, one.advantage, one.behaviour) == (Stream.RL, [2, 3], 0.5, [-0.1, -0.7])
+    assert (list(one.weights), one.positions, one.advantage, one.behaviour) == ([Stream.RL], [2, 3], 0.5, [-0.1, -0.7])
 
 
 def test_the_sampling_temperature_goes_with_the_sample():
@@ -42,24 +42,24 @@ def test_the_sampling_temperature_goes_with_the_sample():
     [{"temperature": 0}, {"top_p": 0.9}, {"top_k": 40}, {"frequency_penalty": 0.5}, {"presence_penalty": -1}],
 )
 def test_a_filtered_or_greedy_sample_never_enters_a_ratio_loss(sampling):
-    assert stream_of(replace(GOOD, row={"kind": "rl", "sampling": sampling})) == Stream.KTO
+    assert stream_of(replace(GOOD, row={"kind": "rl", "sampling": sampling})) == Stream.PREF
 
 
 def test_a_sample_without_logprobs_never_enters_a_ratio_loss():
-    assert stream_of(replace(GOOD, behaviour_logprobs=None)) == Stream.KTO
+    assert stream_of(replace(GOOD, behaviour_logprobs=None)) == Stream.PREF
 
 
 def test_a_sample_of_unknown_version_never_enters_a_ratio_loss():
-    assert stream_of(replace(GOOD, versions=[-1] * 4)) == Stream.KTO
+    assert stream_of(replace(GOOD, versions=[-1] * 4)) == Stream.PREF
 
 
 def test_a_kto_row_goes_to_kto_even_with_logprobs():
-    assert stream_of(replace(GOOD, row={"kind": "kto"})) == Stream.KTO
+    assert stream_of(replace(GOOD, row={"kind": "kto"})) == Stream.PREF
 
 
 def test_kto_needs_a_verdict_above_or_below_the_baseline():
     assert stream_of(replace(GOOD, row={"kind": "kto"}, reward=0.25)) == "no_verdict"
-    assert stream_of(replace(GOOD, row={"kind": "kto"}, reward=0.0)) == Stream.KTO
+    assert stream_of(replace(GOOD, row={"kind": "kto"}, reward=0.0)) == Stream.PREF
 
 
 def test_demonstrations_go_to_cross_entropy():

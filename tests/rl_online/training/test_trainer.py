@@ -1,5 +1,6 @@
 """What every Trainer must do. A new implementation joins by adding itself to `IMPLEMENTATIONS`."""
 
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -15,9 +16,9 @@ from rl_online.weights.tensors import read_tensors
 
 CONFIG = UpdateConfig(learning_rate=1e-2, micro_batch_tokens=12)
 SAMPLES = [
-    TrainingSample(stream=Stream.CE, token_ids=[2, 3, 4, 5], positions=[2, 3], weight=1.0, reward=0.0),
-    TrainingSample(stream=Stream.CE, token_ids=[6, 7, 8], positions=[1, 2], weight=1.0, reward=0.0),
-    TrainingSample(stream=Stream.CE, token_ids=[9, 2, 3, 4, 5, 0], positions=[5], weight=1.0, reward=0.0),
+    TrainingSample(token_ids=[2, 3, 4, 5], positions=[2, 3], weights={Stream.CE: 1.0}, reward=0.0),
+    TrainingSample(token_ids=[6, 7, 8], positions=[1, 2], weights={Stream.CE: 1.0}, reward=0.0),
+    TrainingSample(token_ids=[9, 2, 3, 4, 5, 0], positions=[5], weights={Stream.CE: 1.0}, reward=0.0),
 ]
 IMPLEMENTATIONS = {"local": LocalTrainer}
 
@@ -118,3 +119,23 @@ def test_greedy_sampling_learns_what_it_is_taught(make):
     learn(trainer, 60)
     (drawn,) = trainer.sample([[2, 3]], max_new_tokens=2, temperature=0)
     assert drawn.token_ids == [4, 5]
+
+
+def test_recomputing_layers_gives_the_same_bits(make):
+    plain, recomputing = make(), make(config=replace(CONFIG, gradient_checkpointing=True))
+    calls = []
+    recomputing.model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    learn(plain), learn(recomputing)
+    assert recomputing.logprobs(SAMPLES) == plain.logprobs(SAMPLES)
+    assert len(calls) == 2 * 2 + 2  # of two passes each twice, and two that only score
+
+
+def test_a_step_at_a_share_of_the_learning_rate_moves_by_that_share(make):
+    whole, half = make(), make()
+    start = {name: master.clone() for name, master in whole.optimizer.masters.items()}
+    for trainer, scale in ((whole, 1.0), (half, 0.5)):
+        trainer.forward_backward(SAMPLES, Objective.of(SAMPLES, CONFIG))
+        trainer.optim_step(lr_scale=scale)
+    name = "model.layers.0.mlp.up_proj.weight"
+    moved = [trainer.optimizer.masters[name] - start[name] for trainer in (whole, half)]
+    torch.testing.assert_close(2 * moved[1], moved[0], atol=1e-6, rtol=1e-3)

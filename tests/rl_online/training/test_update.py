@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from rl_online.policy.load import load_policy
-from rl_online.training.update import UpdateCancelled, UpdateFailed
+from rl_online.training.state import state_folder
+from rl_online.training.update import UpdateCancelled, UpdateDiverged, UpdateFailed
 from rl_online.weights.errors import CorruptCheckpoint
 from rl_online.weights.manifest import read_manifest, verify_folder
 from rl_online.weights.publish import parse_delta_manifest, rebuild_folder
@@ -24,36 +25,38 @@ from tests.rl_online.training.tiny_update import (
     state_bytes,
 )
 
+# A name, and how many times it is passed before the kill: each of the three steps is followed by a snapshot.
 POINTS = [
     "update.before_train",
     "update.after_backward",
-    "update.after_optimizer",
+    "update.after_backward#2",
+    "update.after_optimizer#3",
+    "update.before_snapshot",
+    "update.mid_snapshot#2",
+    "update.after_snapshot#2",
     "update.mid_save",
     "update.before_rename",
     "update.after_rename",
     "update.mid_publish",
     "update.after_publish",
 ]
-KILL_EVERYWHERE = """
+NUM_DONE = {"update.after_backward#2": 1, "update.after_optimizer#3": 2, "update.mid_snapshot#2": 1,
+            "update.after_snapshot#2": 2, "update.mid_save": 3, "update.before_rename": 3}  # fmt: skip
+SNAPSHOTS = replace(CONFIG, snapshot_steps=1)
+IN_CHILDREN = """
 import os, sys
 sys.path.insert(0, os.getcwd())
 import torch
 torch.set_num_threads(1)
 from pathlib import Path
-from tests.rl_online.training.tiny_update import make_request, run
+from tests.rl_online.training import accidents
 
-def run_until(root, point):
-    def crash(name):
-        if name == point:
-            (root / "reached").write_text(name)
-            os._exit(137)
-    run(make_request(root), crash=crash)
-
-for point in sys.argv[2:]:
+root = Path(sys.argv[1])
+for name in sys.argv[2:]:
     # torch is loaded once and forked, which is safe here: nothing has been computed yet, so there are no threads
     child = os.fork()
     if child == 0:
-        run_until(Path(sys.argv[1], point), point)
+        accidents.happen(name, root / name)
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -90,23 +93,95 @@ def test_equal_requests_give_equal_bits_and_another_seed_does_not(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    """A folder per crash point, in which an update was killed there; and the same update undisturbed."""
+def happened(tmp_path_factory):
+    """A folder per accident, in which an update met with it; and the same update undisturbed."""
     root = tmp_path_factory.mktemp("killed")
-    run(make_request(root / "straight"))
-    command = [sys.executable, "-c", KILL_EVERYWHERE, str(root), *POINTS]
+    run(make_request(root / "straight", config=SNAPSHOTS))
+    command = [sys.executable, "-c", IN_CHILDREN, str(root), *POINTS, "full_disk", "little_memory"]
     done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True)
-    assert done.stdout.split() == ["137"] * len(POINTS)
+    assert done.stdout.split() == ["137"] * len(POINTS) + ["0", "0"]
     return root
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_any_point_the_same_request_ends_with_the_same_bits(killed, point):
-    assert (killed / point / "reached").read_text() == point
-    straight, again = make_request(killed / "straight"), make_request(killed / point)
-    assert run(again).tree_digest == read_manifest(straight.out_folder).tree_digest
+def test_killed_at_any_point_the_update_goes_on_and_ends_with_the_same_bits(happened, point):
+    assert (happened / point / "reached").read_text() == point
+    straight, again = (make_request(happened / name, config=SNAPSHOTS) for name in ("straight", point))
+    passed, seen = [], []
+    assert run(again, crash=passed.append, on_progress=seen.append).tree_digest == tree_digest_of(straight)
     assert state_bytes(again) == state_bytes(straight)
-    assert list((killed / point).rglob("*.tmp")) == []
+    assert list((happened / point).rglob("*.tmp")) == []
+    if point not in ("update.after_rename", "update.mid_publish", "update.after_publish"):
+        assert passed.count("update.after_optimizer") == 3 - NUM_DONE.get(point, 0)
+        assert [one.step for one in seen] == [0, 1, 2, 3]  # what a page missed is told again
+        assert [sorted(one.metrics) for one in seen[1:3]] == [sorted(seen[3].metrics)] * 2
+
+
+def test_snapshots_change_no_bit(happened, tmp_path):
+    assert run(make_request(tmp_path)).tree_digest == tree_digest_of(make_request(happened / "straight"))
+
+
+def test_16_each_sample_is_trained_on_exactly_once_across_a_kill(happened):
+    request = make_request(happened / "update.after_optimizer#3", config=SNAPSHOTS)
+    run(request)
+    order = json.loads((state_folder(request.out_folder) / "order.json").read_text())
+    assert sorted(place for step in order for place in step) == list(range(24))
+
+
+def test_a_full_disk_costs_the_new_snapshot_and_nothing_that_was_there(happened):
+    request = make_request(happened / "full_disk", config=SNAPSHOTS)
+    told = (happened / "full_disk" / "reached").read_text()
+    assert "File too large" in told
+    assert [path.name for path in state_folder(request.out_folder).iterdir()] == ["snapshot-000002"]
+    assert not request.out_folder.exists() and verify_folder(request.parent_folder)
+    passed = []
+    assert run(request, crash=passed.append).tree_digest == tree_digest_of(make_request(happened / "straight"))
+    assert passed.count("update.after_optimizer") == 1
+
+
+def test_passes_that_do_not_fit_are_halved_and_the_gradient_stays_the_same(happened):
+    little, plenty = json.loads((happened / "little_memory" / "reached").read_text())
+    assert plenty["max_tokens"] == 8192 and little["max_tokens"] <= 4096
+    assert little["loss"] == pytest.approx(plenty["loss"], abs=1e-6)
+    assert little["grad_norm"] == pytest.approx(plenty["grad_norm"], rel=1e-5)
+
+
+def test_a_damaged_snapshot_is_passed_over(tmp_path):
+    straight = run(make_request(tmp_path / "straight", config=SNAPSHOTS))
+    request = make_request(tmp_path / "damaged", config=SNAPSHOTS)
+    left_after(request, "update.after_snapshot", times=2)
+    (snapshot,) = state_folder(request.out_folder).iterdir()
+    weights = bytearray((snapshot / "weights.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (snapshot / "weights.safetensors").write_bytes(weights)
+    passed = []
+    assert run(request, crash=passed.append).tree_digest == straight.tree_digest
+    assert passed.count("update.after_optimizer") == 3
+
+
+def test_a_snapshot_of_another_seed_is_not_gone_on_from(tmp_path):
+    request = make_request(tmp_path, config=SNAPSHOTS)
+    left_after(request, "update.after_snapshot", times=2)
+    passed = []
+    run(replace(request, seed=8), crash=passed.append)
+    assert passed.count("update.after_optimizer") == 3
+
+
+def left_after(request, point, *, times):
+    """An update that ends in the middle, as one that was killed there would."""
+    left = [times]
+
+    def stop(name):
+        left[0] -= name == point
+        if left[0] == 0:
+            raise InterruptedError(name)
+
+    with pytest.raises(InterruptedError):
+        run(request, crash=stop)
+
+
+def tree_digest_of(request):
+    return read_manifest(request.out_folder).tree_digest
 
 
 def test_a_finished_update_is_found_not_trained_again(tmp_path):
@@ -172,6 +247,16 @@ def test_cancelling_leaves_nothing_behind(tmp_path):
     assert sorted(path.name for path in request.out_folder.parent.iterdir()) == ["v000001"]
 
 
+def test_cancelling_keeps_the_last_snapshot_to_go_on_from(tmp_path):
+    straight = run(make_request(tmp_path / "straight", config=SNAPSHOTS))
+    request = make_request(tmp_path / "cancelled", config=replace(CONFIG, snapshot_steps=3))
+    asked = iter([False, False, True])
+    with pytest.raises(UpdateCancelled, match="before step 3 of 3"):
+        run(request, is_cancelled=lambda: next(asked))
+    assert [path.name for path in state_folder(request.out_folder).iterdir()] == ["snapshot-000002"]
+    assert run(request).tree_digest == straight.tree_digest
+
+
 def test_progress_tells_every_step_with_its_numbers(tmp_path):
     seen = []
     run(make_request(tmp_path), on_progress=seen.append)
@@ -184,7 +269,7 @@ def test_progress_tells_every_step_with_its_numbers(tmp_path):
 
 def test_three_steps_without_a_finite_gradient_fail_the_update(tmp_path):
     poisoned = make_samples(reward=3e38, baseline=-3e38)
-    with pytest.raises(UpdateFailed, match="3 steps in a row"):
+    with pytest.raises(UpdateDiverged, match="not finite in 3 steps in a row, up to step 3"):
         run(make_request(tmp_path, poisoned))
 
 
@@ -192,6 +277,25 @@ def test_one_step_without_a_finite_gradient_is_skipped_and_counted(tmp_path):
     samples = [*make_samples(23), make_sample(random.Random(5), reward=3e38, baseline=-3e38)]
     result = run(make_request(tmp_path, samples))
     assert (result.metrics["skipped_not_finite"], result.optimizer_step) == (1, 2)
+
+
+def test_three_steps_far_from_their_sampler_roll_back_to_the_parent(tmp_path):
+    strangers = make_samples(32)
+    strangers[:] = [replace(one, behaviour_logprobs=[9 * p for p in one.behaviour_logprobs]) for one in strangers]
+    request = make_request(tmp_path, strangers, config=replace(SNAPSHOTS, min_ess=0.0))
+    seen = []
+    with pytest.raises(UpdateDiverged, match="too far from its sampler"):
+        run(request, on_progress=seen.append)
+    assert [one.metrics["is_high_kl"] for one in seen[1:]] == [1, 1, 1]
+    assert sorted(path.name for path in request.out_folder.parent.rglob("*") if path.is_dir()) == ["train", "v000001"]
+
+
+def test_what_is_not_finite_is_left_out_of_the_numbers_of_a_step(tmp_path):
+    samples = [*make_samples(23), make_sample(random.Random(5), reward=3e38, baseline=-3e38)]
+    seen = []
+    run(make_request(tmp_path, samples), on_progress=seen.append)
+    (skipped,) = [one.metrics for one in seen[1:] if one.metrics["is_finite"] == 0]
+    assert "grad_norm" not in skipped and "kl" in skipped
 
 
 def test_a_minibatch_far_from_its_sampler_is_skipped_and_counted(tmp_path):
@@ -214,7 +318,7 @@ def test_kto_needs_no_log_probabilities_and_moves_good_up_and_bad_down(tmp_path)
     samples = [replace(one, row={"turn": "t", "kind": "kto"}, reward=one.reward) for one in samples]
     request = make_request(tmp_path, samples, config=replace(CONFIG, epochs=8))
     result = run(request)
-    assert result.metrics["num_samples_kto"] == 24
+    assert result.metrics["num_samples_pref"] == 24
     assert gain(request, samples, is_good=True) > 0 > gain(request, samples, is_good=False)
 
 
@@ -248,7 +352,7 @@ def test_the_kl_to_the_base_is_a_term_of_its_own_and_zero_at_the_start(tmp_path,
     request = make_request(tmp_path, config=config)
     seen = []
     run(replace(request, base_folder=request.parent_folder), on_progress=seen.append)
-    assert seen[1].metrics["loss_base_kl"] == pytest.approx(0.0, abs=1e-6)
+    assert seen[1].metrics["loss_ref_kl"] == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

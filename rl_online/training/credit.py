@@ -1,0 +1,106 @@
+"""What each sample of a batch is credited with, before any trainer sees it; and what a config cannot be given.
+
+`baseline` leaves what was sealed: reward minus the running mean of its slice. The others compare the answers to one
+prompt, which carry the same `group`. Here alone the name of such a method matters.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from rl_online.algorithms.dr_grpo import dr_grpo_advantage
+from rl_online.algorithms.groups import is_alive
+from rl_online.algorithms.grpo import grpo_advantage
+from rl_online.algorithms.reinforce_plus_plus import reinforce_plus_plus_baseline
+from rl_online.algorithms.rloo import rloo_advantage
+from rl_online.rewards.batch import Batch
+from rl_online.rewards.update_config import NEEDS_CORRECTION, SEQUENCE_LOSSES, UpdateConfig
+from rl_online.training.errors import ContradictoryUpdate
+from rl_online.training.samples import Stream, TrainingSample, why_no_ratio
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Credited:
+    """Samples with their advantages."""
+
+    samples: list[TrainingSample]
+    num_dead: int  # answers of groups without a difference: they leave `rl` and its denominator
+
+
+def assign_credit(samples: Sequence[TrainingSample], config: UpdateConfig) -> Credited:
+    """Advantages by group where the config asks for them. A group of equal rewards, or of one, teaches nothing."""
+    places = [place for place, one in enumerate(samples) if Stream.RL in one.weights]
+    if config.advantage == "baseline" or not places:
+        return Credited(samples=list(samples), num_dead=0)
+    members = [samples[place] for place in places]
+    group_S = _numbered([one.group or "" for one in members])
+    reward_S = torch.tensor([one.reward for one in members], dtype=torch.float64)
+    alive = is_alive(reward_S, group_S).tolist()
+    credited = dict(zip(places, _advantages(members, reward_S, group_S, config), strict=True))
+    dead = {place for place, is_live in zip(places, alive, strict=True) if not is_live}
+    found = [
+        _without_rl(one, config) if place in dead else replace(one, advantage=credited.get(place, one.advantage))
+        for place, one in enumerate(samples)
+    ]
+    return Credited(samples=[one for one in found if one.weights], num_dead=len(dead))
+
+
+def refuse_contradictions(batch: Batch, samples: Sequence[TrainingSample], config: UpdateConfig) -> None:
+    """Raise ContradictoryUpdate where this batch and this config do not go together; before any work is done."""
+    in_rl = [one for one in samples if Stream.RL in one.weights]
+    stale = [one for one in in_rl if one.lag > 0]
+    if stale and config.correction == "none" and config.policy_loss in NEEDS_CORRECTION:
+        raise ContradictoryUpdate(
+            f"{len(stale)} samples are up to {max(one.lag for one in stale)} updates old and correction is none: "
+            f"{config.policy_loss} on data of another policy needs one, or choose decoupled, or max_lag 0"
+        )
+    if config.policy_loss in SEQUENCE_LOSSES and any(isinstance(one.advantage, list) for one in in_rl):
+        raise ContradictoryUpdate(
+            f"{config.policy_loss} has one ratio for each answer; these have credit for each token"
+        )
+    if config.advantage != "baseline":
+        _refuse_for_groups(batch, in_rl, config)
+    pairs = sum(one.pair is not None for one in samples)
+    if config.pref_loss != "kto" and not pairs and any(one.kind == "pref" for one in batch.samples):
+        raise ContradictoryUpdate(f"pref_loss {config.pref_loss} takes pairs, and no two answers of this batch are one")
+
+
+def _refuse_for_groups(batch: Batch, in_rl: Sequence[TrainingSample], config: UpdateConfig) -> None:
+    """A group is compared whole: a sample that no ratio loss can take would silently change what the others earn."""
+    reasons = [reason for one in batch.samples if one.kind == "rl" and (reason := why_no_ratio(one))]
+    if reasons:
+        raise ContradictoryUpdate(
+            f"advantage {config.advantage} compares whole groups; {len(reasons)} samples were {reasons[0]}"
+        )
+    if alone := sum(one.group is None for one in in_rl):
+        raise ContradictoryUpdate(
+            f"advantage {config.advantage} compares the answers of a group; {alone} samples have none"
+        )
+
+
+def _advantages(
+    members: Sequence[TrainingSample], reward_S: torch.Tensor, group_S: torch.Tensor, config: UpdateConfig
+) -> list[float]:
+    if config.advantage == "reinforce_plus_plus":
+        lengths_S = torch.tensor([len(one.positions) for one in members])
+        advantage_K = reinforce_plus_plus_baseline(reward_S, group_S, lengths_S)
+        return [float(value) for value in advantage_K[lengths_S.cumsum(0) - lengths_S]]
+    return [float(value) for value in BY_GROUP[config.advantage](reward_S, group_S)]
+
+
+BY_GROUP = {"grpo": grpo_advantage, "dr_grpo": dr_grpo_advantage, "rloo": rloo_advantage}
+
+
+def _numbered(names: Sequence[str]) -> torch.Tensor:
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return torch.tensor([numbers[name] for name in names])
+
+
+def _without_rl(one: TrainingSample, config: UpdateConfig) -> TrainingSample:
+    weights = {
+        stream: weight
+        for stream, weight in one.weights.items()
+        if stream is not Stream.RL and (stream is not Stream.REF_KL or config.kl_on_dead_groups)
+    }
+    return replace(one, weights=weights, advantage=0.0)
