@@ -18,7 +18,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from evals.judge_record import paused_scorers
+from evals.judge_trust import paused_scorers
 from evals.models import Score, ScoreStatus
 from feedback.models import Outcome, Turn, TurnPayload
 from registry.models import Checkpoint, Policy

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from evals.judge_record import trusts
+from evals.judge_trust import trusts
 from evals.judging.completer import Completer
 from evals.judging.judge import Judge
 from evals.judging.pairwise import Call, Judgement, Pair, PairVerdict, judge_pair

@@ -8,7 +8,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from evals.judge_record import beside_people, beside_tests, find_judge, judge_versions, judgements_of, records, trusts
+from evals.judge_evidence import beside_people, beside_tests
+from evals.judge_record import find_judge, judge_versions, judgements_of, records
+from evals.judge_trust import trusts
 from evals.judging.canaries import Standing
 from evals.judging.pairwise import PairVerdict
 from evals.models import Benchmark, CanaryRun, Comparison, EvalRun, JudgeCall, JudgeVersion, Problem, Score

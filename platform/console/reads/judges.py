@@ -7,9 +7,9 @@ from decimal import Decimal
 
 from django.core.paginator import Page, Paginator
 
-from console.reads.spending.entries import Entry
-from console.reads.spending.ledger import Ledger
-from evals.judge_record import JudgeRecord, find_judge, judge_versions, paused_judges, records, trusts, values_of
+from evals.judge_evidence import values_of
+from evals.judge_record import JudgeRecord, find_judge, judge_versions, records
+from evals.judge_trust import paused_judges, trusts
 from evals.judging.anchors import Drift, drift
 from evals.judging.judge import Protocol
 from evals.judging.pairwise import PairVerdict

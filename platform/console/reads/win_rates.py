@@ -10,8 +10,10 @@ from datetime import datetime
 
 from django.db.models import Count
 
-from evals.judge_record import BY_JUDGE
-from evals.models import Comparison, JudgeVersion
+from evals.judge_evidence import BY_JUDGE
+from evals.models import Comparison, ComparisonSet, ImportedStandings, JudgeVersion, RaterAgreement, RunState
+from evals.rater_agreement import Agreed
+from evals.services.imported_standings import STANDINGS_JOB, Measured, agreed_of, measured_of
 from evals.standings import MAX_VOTES, Vote, votes_of_people
 from feedback.models import SignalRollup, Turn, UserSignal
 from feedback.rollups import whole_hours

@@ -2,7 +2,9 @@
 
 import pytest
 
-from evals.judge_record import find_judge, records, trusts, values_of
+from evals.judge_evidence import values_of
+from evals.judge_record import find_judge, records
+from evals.judge_trust import trusts
 from evals.models import AnchorRun, JudgeCall
 from evals.services import completers
 from evals.services.anchors import ANCHOR_JOB, create_anchor_set, request_anchor_run
