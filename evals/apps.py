@@ -8,7 +8,7 @@ class EvalsConfig(AppConfig):
         from django.conf import settings
 
         from evals.scorers.execution import Runner
-        from evals.services import anchors, canaries, retries, uploads
+        from evals.services import anchors, canaries, imported_standings, retries, uploads
         from jobs import handlers
 
         Runner.allow_none = settings.SANDBOX_ALLOW_NONE
@@ -16,4 +16,5 @@ class EvalsConfig(AppConfig):
         handlers.register(retries.RETRY_JOB, retries.retry_job, queue="judge")
         handlers.register(anchors.ANCHOR_JOB, anchors.anchor_job, queue="judge")
         handlers.register(uploads.UPLOAD_JOB, uploads.upload_job)
+        handlers.register(imported_standings.STANDINGS_JOB, imported_standings.standings_job)
         handlers.schedule("evals.forget-uploads", 3600, uploads.forget_uploads)

@@ -1,21 +1,24 @@
-"""Who beats whom: pairwise win rates and a ranking from votes, each with its interval and n.
+"""Who beats whom: pairwise win rates, a ranking and its drift from votes, each with its interval and n.
 
 Votes of one judge version, or of people; never of both together, and never of two versions of a judge.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
 from django.db.models import QuerySet
 
-from evals.models import Comparison, ComparisonSet, JudgeVersion, VerdictKind
-from evals.statistics.bradley_terry import RIDGE, Game, Ranking, rank
-from evals.statistics.wins import WinRate, win_rate
+from evals.models import Comparison, JudgeVersion, VerdictKind
+from evals.statistics.battles import Battles, battles
+from evals.statistics.bradley_terry import RIDGE, Ranking, rank_battles
+from evals.statistics.elo import Drift, snapshots
+from evals.statistics.wins import WinRate, win_rates
 
-MAX_VOTES = 20_000  # newest
-MAX_NAMES = 12  # of one matrix, those with most votes
+MAX_VOTES = 20_000  # newest, of one page
+MAX_NAMES = 12  # of one page, those with most votes
 MIN_DECIDED = 5  # fewer are too few to say
 RESULTS = {
     VerdictKind.LEFT: 1.0,
@@ -32,7 +35,17 @@ class Vote:
     left: str
     right: str
     result: float | None  # 1 left, .5 neither, 0 right; None: undecided
-    cluster: Hashable = None  # what ties votes together: the problem, or the user
+    cluster: Hashable = None  # what ties votes together: the problem, or the user; None stands for itself
+    at: datetime | None = None  # when it was given
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairRate:
+    """How often `name` beats `other`."""
+
+    name: str
+    other: str
+    rate: WinRate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,10 +53,11 @@ class Standings:
     """What a set of votes comes to, over the sides with most votes."""
 
     names: tuple[str, ...]  # best raw win rate first
-    cells: Mapping[tuple[str, str], WinRate]  # (row, column) -> the row's win rate; only pairs that met
+    pairs: tuple[PairRate, ...]  # every pair that met, once, the better side first; most decided first
     overall: Mapping[str, WinRate]  # against all others
     ranking: Ranking  # plain maximum likelihood, or undefined and why
     with_ridge: Ranking
+    drift: Drift  # Elo in the order of the votes: no ranking
     num_votes: int
     num_undecided: int
     num_names_left_out: int
@@ -52,14 +66,20 @@ class Standings:
     def num_decided(self) -> int:
         return self.num_votes - self.num_undecided
 
+    @property
+    def cells(self) -> dict[tuple[str, str], WinRate]:
+        """(row, column) -> the row's win rate; only pairs that met."""
+        there = {(pair.name, pair.other): pair.rate for pair in self.pairs}
+        return there | {(pair.other, pair.name): pair.rate.mirrored for pair in self.pairs}
+
 
 def votes_of_judge(judge: JudgeVersion, *, since: datetime, until: datetime) -> list[Vote]:
-    """The newest votes of one version. Inside a tenant."""
+    """The newest votes of one version, in the order they were given. Inside a tenant."""
     return _votes(Comparison.objects.filter(by="judge", judge=judge, created_at__gte=since, created_at__lt=until))
 
 
 def votes_of_people(*, since: datetime, until: datetime) -> list[Vote]:
-    """Comparisons that people made here. Inside a tenant.
+    """Comparisons that people made here, in the order they were made. Inside a tenant.
 
     Not here: preference signals, which are the product's, and votes from elsewhere, which stay with their set.
     """
@@ -67,64 +87,97 @@ def votes_of_people(*, since: datetime, until: datetime) -> list[Vote]:
     return _votes(made_here.filter(created_at__gte=since, created_at__lt=until))
 
 
-def votes_of_set(comparisons: ComparisonSet) -> list[Vote]:
-    """The newest votes of one imported file. Inside a tenant."""
-    return _votes(Comparison.objects.filter(set=comparisons))
-
-
 def _votes(comparisons: QuerySet[Comparison]) -> list[Vote]:
-    rows = comparisons.order_by("-created_at", "-id").values_list("left", "right", "verdict", "problem_id")
+    columns = ("left", "right", "verdict", "problem_id", "created_at")
+    rows = list(comparisons.order_by("-created_at", "-id").values_list(*columns)[:MAX_VOTES])
     return [
-        Vote(left=left, right=right, result=RESULTS.get(VerdictKind(verdict)), cluster=problem)
-        for left, right, verdict, problem in rows[:MAX_VOTES]
+        Vote(left=left, right=right, result=result_of(verdict), cluster=problem, at=at)
+        for left, right, verdict, problem, at in reversed(rows)
         if left != right
     ]
 
 
-def standings(votes: Sequence[Vote], *, max_names: int = MAX_NAMES) -> Standings:
-    """Pure."""
-    met = Counter(name for vote in votes for name in (vote.left, vote.right))
+def result_of(verdict: str) -> float | None:
+    """1 left, .5 neither, 0 right; None: undecided."""
+    return RESULTS.get(VerdictKind(verdict))
+
+
+def standings(votes: Iterable[Vote], *, max_names: int = MAX_NAMES) -> Standings:
+    """Pure; `votes` is read once, in the order they were given."""
+    left: list[str] = []
+    right: list[str] = []
+    result: list[float] = []
+    cluster: list[Hashable] = []
+    undecided: Counter[tuple[str, str]] = Counter()
+    for vote in votes:
+        if vote.result is None:
+            undecided[vote.left, vote.right] += 1
+            continue
+        left.append(vote.left)
+        right.append(vote.right)
+        result.append(vote.result)
+        cluster.append(vote.cluster)
+    num_undecided = undecided.total()
+    met = Counter(left) + Counter(right)
+    for pair, times in undecided.items():
+        met.update(dict.fromkeys(pair, times))
     kept = {name for name, _ in sorted(met.items(), key=lambda item: (-item[1], item[0]))[:max_names]}
-    shown = [vote for vote in votes if vote.left in kept and vote.right in kept]
-    games = [
-        Game(left=vote.left, right=vote.right, result=vote.result, cluster=vote.cluster)
-        for vote in shown
-        if vote.result is not None
-    ]
-    overall = {name: _rate([seen for vote in shown if (seen := _seen_by(name, vote))]) for name in kept}
+    shown = [place for place, names in enumerate(zip(left, right, strict=True)) if kept.issuperset(names)]
+    played = battles(
+        [left[place] for place in shown],
+        [right[place] for place in shown],
+        [result[place] for place in shown],
+        cluster=[cluster[place] for place in shown],
+    )
+    missed = Counter({pair: times for pair, times in undecided.items() if kept.issuperset(pair)})
+    overall = _overall(played, kept, missed)
     return Standings(
         names=tuple(sorted(kept, key=lambda name: (-(overall[name].rate or 0.0), name))),
-        cells=_cells(shown),
+        pairs=_pairs(played, missed),
         overall=overall,
-        ranking=rank(games),
-        with_ridge=rank(games, ridge=RIDGE),
-        num_votes=len(votes),
-        num_undecided=sum(vote.result is None for vote in votes),
+        ranking=rank_battles(played),
+        with_ridge=rank_battles(played, ridge=RIDGE),
+        drift=snapshots(played),
+        num_votes=len(left) + num_undecided,
+        num_undecided=num_undecided,
         num_names_left_out=len(met) - len(kept),
     )
 
 
-Seen = tuple[float | None, Hashable]  # a result from one side's view, and its cluster
+def _overall(played: Battles, kept: Iterable[str], missed: Counter[tuple[str, str]]) -> dict[str, WinRate]:
+    names = sorted(kept)
+    place_of = {name: place for place, name in enumerate(names)}
+    here = np.array([place_of[name] for name in played.names], dtype=np.int64)
+    lost = np.zeros(len(names), dtype=np.int64)
+    for pair, times in missed.items():
+        for name in pair:
+            lost[place_of[name]] += times
+    group = np.concatenate([here[played.left], here[played.right]]) if len(played) else played.left
+    results = np.concatenate([played.result, 1 - played.result])
+    clusters = np.tile(_clusters(played), 2)
+    return dict(zip(names, win_rates(group, results, clusters, undecided=lost), strict=True))
 
 
-def _seen_by(name: str, vote: Vote) -> Seen | None:
-    if name == vote.left:
-        return vote.result, vote.cluster
-    if name == vote.right:
-        return None if vote.result is None else 1 - vote.result, vote.cluster
-    return None
+def _pairs(played: Battles, missed: Counter[tuple[str, str]]) -> tuple[PairRate, ...]:
+    low, high = np.minimum(played.left, played.right), np.maximum(played.left, played.right)
+    result = np.where(played.left == low, played.result, 1 - played.result)
+    size = max(1, len(played.names))
+    met, group = np.unique(low * size + high, return_inverse=True)
+    keys = [(played.names[key // size], played.names[key % size]) for key in met.tolist()]
+    lost: Counter[tuple[str, str]] = Counter()
+    for (one, other), times in missed.items():
+        lost[min(one, other), max(one, other)] += times
+    keys += sorted(lost.keys() - set(keys))  # pairs without a single result
+    rates = win_rates(group, result, _clusters(played), undecided=np.array([lost[key] for key in keys], dtype=np.int64))
+    found = [_better_first(*key, rate) for key, rate in zip(keys, rates, strict=True)]
+    return tuple(sorted(found, key=lambda pair: (-pair.rate.n, pair.name, pair.other)))
 
 
-def _cells(votes: Sequence[Vote]) -> dict[tuple[str, str], WinRate]:
-    pairs: dict[tuple[str, str], list[Seen]] = defaultdict(list)
-    for vote in votes:
-        for name, other in ((vote.left, vote.right), (vote.right, vote.left)):
-            seen = _seen_by(name, vote)
-            assert seen is not None
-            pairs[name, other].append(seen)
-    return {pair: _rate(seen) for pair, seen in pairs.items()}
+def _better_first(name: str, other: str, rate: WinRate) -> PairRate:
+    if rate.rate is not None and rate.rate < 0.5:
+        return PairRate(name=other, other=name, rate=rate.mirrored)
+    return PairRate(name=name, other=other, rate=rate)
 
 
-def _rate(seen: Sequence[Seen]) -> WinRate:
-    clusters = [("alone", index) if cluster is None else ("tied", cluster) for index, (_, cluster) in enumerate(seen)]
-    return win_rate([result for result, _ in seen], clusters=clusters)
+def _clusters(played: Battles) -> np.ndarray:
+    return np.arange(len(played)) if played.cluster is None else played.cluster

@@ -88,3 +88,51 @@ class Comparison(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.left} vs {self.right}: {self.verdict}"
+
+
+class ImportedStandings(TenantModel):
+    """What imported comparisons come to, as a worker computed it: who beats whom, and how strong each is.
+
+    Of one judge over all files on a benchmark, where a verdict that two files hold counts once; of people or of tests
+    in one file, since votes without a name cannot be told from copies of them.
+    """
+
+    benchmark = models.ForeignKey(Benchmark, on_delete=models.CASCADE, related_name="imported_standings")
+    set = models.ForeignKey(ComparisonSet, on_delete=models.CASCADE, null=True, related_name="standings")
+    by = models.CharField(max_length=10)  # judge | person | tests
+    rater = models.CharField(max_length=200, default="", blank=True)  # the judge's name in its files
+    num_comparisons = models.PositiveIntegerField()  # those, and the newest of them, tell whether it is still right
+    newest = models.BigIntegerField()
+    result = models.JSONField(default=dict)  # evals.imported_standings.Measured
+    computed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["benchmark", "rater"], condition=Q(set__isnull=True), name="one_standings_per_judge"
+            ),
+            models.UniqueConstraint(
+                fields=["set", "by"], condition=Q(set__isnull=False), name="one_standings_per_file"
+            ),
+            models.CheckConstraint(condition=Q(by="judge") ^ Q(set__isnull=False), name="standings_of_judge_or_file"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.rater or 'no name' if self.by == 'judge' else self.by} on {self.benchmark}"
+
+
+class RaterAgreement(TenantModel):
+    """How far two raters agree on the imported comparisons of one benchmark: each judge, and people as one."""
+
+    benchmark = models.ForeignKey(Benchmark, on_delete=models.CASCADE, related_name="rater_agreements")
+    first = models.CharField(max_length=210)  # "person", or "judge:<name>"
+    second = models.CharField(max_length=210)  # equal to `first` only for people: any two of them
+    result = models.JSONField(default=dict)  # evals.rater_agreement.Agreed
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["benchmark", "first", "second"], name="one_agreement_of_two_raters")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.first} and {self.second} on {self.benchmark}"

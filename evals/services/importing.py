@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -26,11 +25,13 @@ from evals.importers.record import Battles, Note, Run, Source
 from evals.models import ComparisonSet, EvalRun, RunState, Score
 from evals.services.imported_checks import MAX_SCORER
 from evals.services.imported_rows import ComparisonsOf, ScoresOf, benchmark_of
-from evals.services.raw_records import fitted, storable, storable_text
+from evals.services.imported_standings import request_standings
+from evals.services.raw_records import characters, fitted, storable, storable_text
 from registry.errors import InvalidInput
 from registry.tenancy import tenant
 
 BATCH = 500  # rows of one transaction
+BATCH_CHARACTERS = 32 * 1024**2  # of their records: few large ones fill memory as well as many small ones
 MAX_NOTES = 200
 
 Outcome = Literal["imported", "extended", "unchanged"]
@@ -151,13 +152,30 @@ def import_battles(project_id: UUID, battles: Battles, *, on_progress: Progress 
         )
     kept = _Kept(row=row, into=ComparisonsOf(row, benchmark), source=battles.source)
     kept.take(project_id, battles.battles, on_progress)
-    return kept.finish(project_id, battles)
+    with tenant(project_id):
+        done = kept.finish(project_id, battles)
+        request_standings(benchmark)
+    return done
 
 
 def source_key(source: Source, *parts: str, run_id: str | None) -> str:
     """What makes it the same run when it comes again: the writer's id, or where there is none the file's digest."""
     identity = ["id", run_id] if run_id else ["sha256", source.sha256]
     return hashlib.sha256(json.dumps([source.format, *parts, *identity]).encode(errors="replace")).hexdigest()
+
+
+def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
+    """What is held in memory at once, however many items there are and however large they are."""
+    batch: list[Any] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += characters(item.raw)
+        if len(batch) >= BATCH or size > BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 # --- one import ---
@@ -181,8 +199,8 @@ class _Kept:
             self.is_unchanged = True
             return
         with self._undone_on_failure(project_id):
-            reader, place = iter(items), 0
-            while batch := list(islice(reader, BATCH)):
+            place = 0
+            for batch in _batches(items):
                 with tenant(project_id):
                     self.counts.update(self.into.store(batch, first=place))
                 place += len(batch)

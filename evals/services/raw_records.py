@@ -48,5 +48,14 @@ def fitted(record: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     return {name: value for name, value in kept.items() if name not in left_out} | {LEFT_OUT: left_out}, True
 
 
+def characters(value: Any) -> int:
+    """Of all texts in a record: about what it takes of memory."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(key) + characters(below) for key, below in value.items())
+    return sum(map(characters, value)) if isinstance(value, list | tuple) else 0
+
+
 def _size(value: Any) -> int:
     return len(msgspec.json.encode(value))

@@ -5,6 +5,7 @@ order of the results, so two runs over the same votes disagree: `bradley_terry` 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from evals.statistics.battles import Battles
 
@@ -21,6 +22,30 @@ def drift(played: Battles, *, k: float = K, start: float = START) -> dict[str, f
         ratings[left] += k * (result - expected)
         ratings[right] -= k * (result - expected)
     return dict(zip(played.names, ratings, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drift:
+    """Every side's rating at some points on the way. Example: places (1, 2), ratings {"a": (1002.0, 1004.0), ...}"""
+
+    places: tuple[int, ...]  # results so far
+    ratings: dict[str, tuple[float, ...]]
+
+
+def snapshots(played: Battles, *, at_most: int = 60, k: float = K, start: float = START) -> Drift:
+    """All ratings after every so many results, and after the last; nothing of no results."""
+    ratings, places, seen = [start] * len(played.names), [], []
+    every = max(1, -(-len(played) // at_most))
+    columns = zip(played.left.tolist(), played.right.tolist(), played.result.tolist(), strict=True)
+    for place, (left, right, result) in enumerate(columns, start=1):
+        change = k * (result - 1 / (1 + 10 ** ((ratings[right] - ratings[left]) / SCALE)))
+        ratings[left] += change
+        ratings[right] -= change
+        if place % every == 0 or place == len(played):
+            places.append(place)
+            seen.append(tuple(ratings))
+    by_side = zip(*seen, strict=True)
+    return Drift(places=tuple(places), ratings=dict(zip(played.names, by_side, strict=True)) if seen else {})
 
 
 def path(played: Battles, name: str, *, k: float = K, start: float = START) -> Sequence[float]:

@@ -3,9 +3,13 @@
 Invalid and failed judgements are not results: they stay outside the rate and are counted beside it.
 """
 
+import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from evals.statistics.battles import Numbers, Places
 from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
 from evals.statistics.means import clustered_standard_error, mean, standard_error
 from evals.statistics.proportions import wilson_at
@@ -35,6 +39,14 @@ class WinRate:
     def n(self) -> int:
         """Decided results."""
         return self.wins + self.ties + self.losses
+
+    @property
+    def mirrored(self) -> "WinRate":
+        """The other side's, from the same results."""
+        return replace(
+            self, wins=self.losses, losses=self.wins, rate=None if self.rate is None else 1 - self.rate,
+            low=None if self.high is None else 1 - self.high, high=None if self.low is None else 1 - self.low,
+        )  # fmt: skip
 
     def estimate(self) -> Estimate:
         """As every other number; its SE is the clustered one where clusters were given."""
@@ -85,6 +97,56 @@ def win_rate(
         confidence=confidence,
         num_clusters=None if clusters is None else len({clusters[index] for index, _ in decided}),
     )
+
+
+def win_rates(
+    group: Places, results: Numbers, clusters: Places, *, undecided: Places, confidence: float = CONFIDENCE
+) -> list[WinRate]:
+    """`win_rate` of every group at once, on columns: of a million results in a second.
+
+    `group` [n] is a place in `undecided`, which counts for each group what has no result; `clusters` [n] numbers what
+    ties results together.
+    """
+    size, count = len(undecided), np.bincount(group, minlength=len(undecided))
+    won, tied = (np.bincount(group[results == value], minlength=size) for value in (1.0, 0.5))
+    rates = (won + tied / 2) / np.maximum(count, 1)
+    residuals = results - rates[group]
+    squares = np.bincount(group, residuals**2, minlength=size)
+    together = int(clusters.max()) + 1 if len(clusters) else 1
+    keys, which = np.unique(group * together + clusters, return_inverse=True)
+    sums, owner = np.bincount(which, residuals, minlength=len(keys)), keys // together
+    num_clusters = np.bincount(owner, minlength=size)
+    between = np.bincount(owner, sums**2, minlength=size)
+    return [
+        _of_sums(wins, ties, n - wins - ties, lost, variation, total, num, confidence)
+        for wins, ties, n, lost, variation, total, num in zip(
+            won.tolist(), tied.tolist(), count.tolist(), undecided.tolist(), squares.tolist(), between.tolist(),
+            num_clusters.tolist(), strict=True,
+        )
+    ]  # fmt: skip
+
+
+def _of_sums(
+    wins: int,
+    ties: int,
+    losses: int,
+    undecided: int,
+    squares: float,
+    between: float,
+    num_clusters: int,
+    confidence: float,
+) -> WinRate:
+    n = wins + ties + losses
+    rate = (wins + ties / 2) / n if n else None
+    se = math.sqrt(squares / (n - 1) / n) if n > 1 else None
+    clustered = math.sqrt(num_clusters / (num_clusters - 1) * between) / n if num_clusters > 1 else None
+    low = high = None
+    if rate is not None:
+        low, high = wilson_at(rate, n / _design_effect(rate, n, clustered), confidence=confidence)
+    return WinRate(
+        wins=wins, ties=ties, losses=losses, undecided=undecided, rate=rate, se=se, clustered_se=clustered, low=low,
+        high=high, interval=Kind.WILSON_CLUSTERED, confidence=confidence, num_clusters=num_clusters,
+    )  # fmt: skip
 
 
 def _design_effect(rate: float, n: int, clustered_se: float | None) -> float:

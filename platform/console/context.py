@@ -61,7 +61,7 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
                 also=("eval-run", "eval-problem", "eval-uploaded", "leaderboard"),
             ),
             Place(url="compare", title="Compare", icon="compare", key="m"),
-            Place(url="win-rates", title="Win rates", icon="grid", key="w"),
+            Place(url="win-rates", title="Win rates", icon="grid", key="w", also=("comparisons", "comparison")),
             Place(url="judges", title="Judges", icon="scale", key="j", also=("judge",)),
         ),
     ),

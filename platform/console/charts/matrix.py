@@ -20,7 +20,8 @@ class Cell:
     low: float | None
     high: float | None
     n: int
-    interval: str
+    ties: int = 0  # of them
+    interval: str = ""  # its kind
     url: str = ""
 
 
@@ -62,7 +63,11 @@ def _hover(row: str, column: str, cell: Cell | None) -> str:
     bounds = "" if cell.low is None or cell.high is None else (
         f", 95 % {cell.interval} {100 * cell.low:.1f} to {100 * cell.high:.1f} %"
     )  # fmt: skip
-    return f"<b>{escaped(row)}</b> over {escaped(column)}<br>{100 * cell.rate:.1f} %{bounds}<br>n = {cell.n:,} decided"
+    return f"<b>{escaped(row)}</b> over {escaped(column)}<br>{100 * cell.rate:.1f} %{bounds}<br>{_basis(cell)}"
+
+
+def _basis(cell: Cell) -> str:
+    return f"(wins + ties / 2) / decided, n = {cell.n:,} decided, {cell.ties:,} of them ties"
 
 
 def _short(name: str) -> str:

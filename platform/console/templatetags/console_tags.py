@@ -218,6 +218,12 @@ def points_size(value: float | None) -> str:
 
 
 @register.filter
+def rater(key: str) -> str:
+    """Who compared, in imported votes: person -> people, judge:gpt-4 -> gpt-4."""
+    return "people" if key == "person" else key.removeprefix("judge:") or "a judge without a name"
+
+
+@register.filter
 def audit_value(value: Any) -> str:
     """`{"serving": "editor@3"}` -> serving editor@3."""
     if value is None:

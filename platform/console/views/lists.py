@@ -14,6 +14,7 @@ from console.keyset import Place, ordered_chunk
 from console.listing import Asked, ExportOf, Found, show_list
 from console.lists.alarms import ALARMS
 from console.lists.audit import AUDIT
+from console.lists.comparisons import COMPARISONS
 from console.lists.evals import EVALS
 from console.lists.flags import FLAGS
 from console.lists.gates import GATES
@@ -30,7 +31,8 @@ from registry.models import Member
 from registry.selectors import memberships
 from registry.tenancy import tenant
 
-EXPORTED = {kind.name: kind for kind in (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT, EVALS)}
+LISTS = (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT, EVALS, COMPARISONS)
+EXPORTED = {kind.name: kind for kind in LISTS}
 PAGE_TABLES = {table.name: table for table in (*compare.TABLES, *costs.TABLES, *win_rates.TABLES, *judges.TABLES)}
 
 
@@ -50,6 +52,12 @@ def turns(request: MemberRequest) -> HttpResponse:
 @member_required()
 def signals(request: MemberRequest) -> HttpResponse:
     return show_list(request, SIGNALS, context=_first_snippets)
+
+
+@require_safe
+@member_required()
+def comparisons(request: MemberRequest) -> HttpResponse:
+    return show_list(request, COMPARISONS)
 
 
 async def export(request: HttpRequest, project: str, list: str) -> HttpResponse:

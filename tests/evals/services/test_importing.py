@@ -271,6 +271,16 @@ def test_a_result_that_cannot_be_is_refused_by_its_field(project, fields, field)
         assert EvalRun.objects.count() == Score.objects.count() == 0
 
 
+def test_few_large_records_are_kept_in_small_transactions_as_many_small_ones_are(project, monkeypatch):
+    monkeypatch.setattr(importing, "BATCH_CHARACTERS", 1000)
+    seen = []
+    large = (result(str(number), raw={"events": [{"text": "x" * 600}]}) for number in range(5))
+    import_run(project.id, run(results=large), on_progress=seen.append)
+    assert seen == [2, 4, 5]
+    with tenant(project.id):
+        assert Score.objects.count() == 5
+
+
 def test_another_project_sees_nothing_and_may_import_the_same(project, other_project):
     import_run(project.id, run(result()))
     with tenant(other_project.id):
@@ -306,13 +316,13 @@ def test_comparisons_again_change_nothing_and_a_bad_one_leaves_nothing(project):
 
 
 def test_votes_from_elsewhere_are_not_votes_of_our_own_people(project):
-    from evals.standings import votes_of_people, votes_of_set
+    from evals.standings import votes_of_people
 
     import_battles(project.id, battles(battle(), battle(rater="w")))
     with tenant(project.id):
         long_ago, far = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
         assert votes_of_people(since=long_ago, until=far) == []
-        assert len(votes_of_set(ComparisonSet.objects.get())) == 2
+        assert ComparisonSet.objects.get().comparisons.count() == 2
 
 
 def test_a_folder_of_logs_imports_whole_and_again_changes_nothing(project, samples):

@@ -3,7 +3,7 @@ import csv
 import pytest
 
 from evals.statistics.battles import battles, from_winners
-from evals.statistics.elo import drift, path
+from evals.statistics.elo import drift, path, snapshots
 
 
 def worked_example(reverse=False):
@@ -43,3 +43,15 @@ def test_the_path_of_one_side_ends_at_its_rating():
     steps = path(played, "C")
     assert (len(steps), steps[-1]) == (12, pytest.approx(drift(played)["C"]))
     assert path(played, "nobody") == []
+
+
+def test_snapshots_are_the_ratings_on_the_way_and_end_where_drift_does():
+    played = worked_example()
+    found = snapshots(played, at_most=5)
+    assert found.places == (5, 10, 15, 20, 22)
+    assert {name: values[-1] for name, values in found.ratings.items()} == pytest.approx(drift(played))
+    first_ten = battles(
+        ["A"] * 2 + ["B"] * 3 + ["A"] + ["D"] * 4, ["B"] * 2 + ["A"] * 3 + ["D"] + ["A"] * 4, [1.0] * 10
+    )
+    assert found.ratings["A"][1] == pytest.approx(drift(first_ten)["A"])
+    assert snapshots(battles([], [], [])).ratings == {}

@@ -7,7 +7,7 @@ import pytest
 import statsmodels.api as sm
 from scipy.special import expit
 
-from evals.statistics.length_control import Weights, apply_weights, fit
+from evals.statistics.length_control import Weights, apply_weights, fit, fit_length_only
 
 # Models whose board value is made of fewer instructions than the 805 with a known difficulty, or by another version.
 NOT_REPRODUCED = {
@@ -161,3 +161,40 @@ def test_what_cannot_be_fitted_says_why(found, why):
 def test_columns_that_do_not_fit_are_refused(preferences, why):
     with pytest.raises(ValueError, match=why):
         fitted(preferences, [5, -5, 9, 1])
+
+
+def test_of_the_length_alone_equals_a_clustered_logistic_fit():
+    rng = np.random.default_rng(3)
+    baseline, model = rng.integers(50, 500, 300), rng.integers(50, 500, 300)
+    preference, clusters = rng.random(300), rng.integers(0, 40, 300)
+    found = fit_length_only(preference, length_baseline=baseline, length_model=model, clusters=clusters.tolist())
+    gap = (baseline - model).astype(float)
+    design = np.column_stack([np.ones(300), np.tanh(gap / gap.std(ddof=1))])
+    oracle = sm.GLM(preference, design, family=sm.families.Binomial()).fit(
+        cov_type="cluster", cov_kwds={"groups": clusters, "use_correction": False}
+    )
+    error = oracle.bse[0] * np.sqrt(40 / 39)
+    assert (found.weights.model, found.weights.length) == pytest.approx(tuple(oracle.params), abs=1e-8)
+    assert found.rate.low == pytest.approx(expit(oracle.params[0] - 1.959964 * error), abs=1e-6)
+    assert (found.rate.interval, found.rate.num_clusters, found.label) == ("sandwich", 40, "LC (length only)")
+
+
+def test_a_judge_that_only_counts_words_prefers_nobody_at_equal_length():
+    # the longer answer wins 3 of 4, the model is longer in 8 of 12: raw .5833, at equal length .5 by symmetry
+    longer = [True] * 8 + [False] * 4
+    won = [True, True, True, False] * 2 + [False, False, False, True]
+    lengths = [(100, 200) if one else (200, 100) for one in longer]
+    found = fit_length_only(
+        [float(one) for one in won],
+        length_baseline=[one for one, _ in lengths],
+        length_model=[other for _, other in lengths],
+    )
+    assert sum(won) / 12 == pytest.approx(0.5833, abs=1e-4) and found.rate.value == pytest.approx(0.5)
+    assert found.weights.length < 0, "shorter than the baseline loses"
+
+
+def test_equally_long_answers_leave_nothing_to_control():
+    found = fit_length_only([1.0, 0.0], length_baseline=[5, 5], length_model=[5, 5])
+    assert (found.rate.value, found.rate.undefined) == (
+        None, "every answer differs from the baseline's by the same length",
+    )  # fmt: skip

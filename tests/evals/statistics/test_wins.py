@@ -1,9 +1,11 @@
 import json
+from dataclasses import asdict
 
+import numpy as np
 import pytest
 
 from evals.statistics.estimate import Kind
-from evals.statistics.wins import win_rate
+from evals.statistics.wins import win_rate, win_rates
 
 
 def test_ties_are_half_a_win_and_shrink_the_error():
@@ -66,3 +68,20 @@ def test_the_unit_vector_of_ties(samples):
     vector = json.loads(samples("EXPECTED.json").read_text())["unit_vectors"]["win_rate_ties"]
     found = win_rate([1] * vector["w"] + [0.5] * vector["t"] + [0] * vector["l"])
     assert (found.rate, found.se) == (vector["rate"], pytest.approx(vector["se"]))
+
+
+def test_many_rates_at_once_equal_each_alone():
+    rng = np.random.default_rng(1)
+    group, results = rng.integers(0, 6, 200), rng.choice([0.0, 0.5, 1.0], 200)
+    group[group == 4] = 3  # nothing of group 4; groups of one value and of one cluster are among the rest
+    results[group == 5], clusters = 1.0, np.where(group == 2, 0, rng.integers(0, 15, 200))
+    found = win_rates(group, results, clusters, undecided=np.array([0, 2, 0, 0, 3, 0]))
+    for place, rate in enumerate(found):
+        mine = group == place
+        lost = [None] * rate.undecided
+        alone = win_rate([*results[mine].tolist(), *lost], clusters=[*clusters[mine].tolist(), *lost])
+        assert asdict(rate) == pytest.approx(asdict(alone), nan_ok=False), place
+
+
+def test_the_other_sides_rate_is_its_mirror():
+    assert asdict(win_rate([1, 1, 0.5, None]).mirrored) == pytest.approx(asdict(win_rate([0, 0, 0.5, None])))
