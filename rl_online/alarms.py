@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -24,6 +25,7 @@ class Rule(StrEnum):
     ENGINE_AWAY = "engine_away"
     GATE_HELD = "gate_held"
     PAUSED = "paused"
+    BUDGET = "budget"
 
     @property
     def heading(self) -> str:
@@ -38,6 +40,11 @@ class Rule(StrEnum):
     def severity(self) -> str:
         """critical: users notice or data is at stake; warning: the loop suffers; info: somebody chose it."""
         return _SEVERITIES.get(self, "warning")
+
+    @property
+    def is_told_again(self) -> bool:
+        """Whether a standing alarm that is about something new is worth another notice: the next share of a budget."""
+        return self is Rule.BUDGET
 
     @property
     def calm_after(self) -> timedelta:
@@ -238,6 +245,31 @@ def paused(policy: str, *, is_paused: bool, since: datetime | None = None) -> Fi
     )
 
 
+def budget(
+    name: str, *, spent_usd: Decimal | None, usd: Decimal, reached: int | None, since: datetime, unpriced: int
+) -> Finding:
+    """A share of a budget is spent that somebody wants to know of. `spent_usd` None: nothing called has a price.
+
+    `reached`: the highest of its alerts, in percent; `unpriced`: calls that are not in what was spent.
+    """
+    if spent_usd is None:
+        return Finding(rule=Rule.BUDGET, subject=name, verdict=Verdict.UNKNOWN)
+    if reached is None:
+        return Finding(rule=Rule.BUDGET, subject=name, verdict=Verdict.CALM)
+    beside = f"; {unpriced:,} calls without a price are not in it" if unpriced else ""
+    return Finding(
+        rule=Rule.BUDGET,
+        subject=name,
+        verdict=Verdict.RAISED,
+        summary=(
+            f"${spent_usd:,.2f} of the ${usd:,.2f} for {name} are spent since {since:%Y-%m-%d} UTC, "
+            f"{100 * spent_usd / usd:.0f} %: {reached} % is reached{beside}"
+        ),
+        about=f"{since:%Y-%m-%d} {reached} %",
+        evidence={"spent_usd": str(spent_usd), "usd": str(usd), "reached": reached, "unpriced": unpriced},
+    )
+
+
 # --- What becomes of an alarm ---
 
 
@@ -277,6 +309,7 @@ _HEADINGS = {
     Rule.ENGINE_AWAY: "No engine holds what serves",
     Rule.GATE_HELD: "The gate keeps holding",
     Rule.PAUSED: "Learning is paused",
+    Rule.BUDGET: "Budget",
 }
 _MEANINGS = {
     Rule.SHARE_DROP: (
@@ -298,6 +331,7 @@ _MEANINGS = {
     ),
     Rule.GATE_HELD: f"the gate held {HELD_IN_ROW} candidates in a row",
     Rule.PAUSED: "the policy's plan is paused",
+    Rule.BUDGET: "what was spent in a UTC day or month reaches a share of its budget; told again at each share",
 }
 _SEVERITIES = {
     Rule.SHARE_DROP: "critical",

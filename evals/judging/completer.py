@@ -23,7 +23,7 @@ class Completion:
     """One answer and what it took."""
 
     text: str
-    usage: Mapping[str, int] = field(default_factory=dict)  # registry.pricing kinds; empty when it was not told
+    usage: Mapping[str, Any] = field(default_factory=dict)  # registry.pricing kinds, provided_usd; empty: not told
     cost_usd: Decimal | None = None  # None: unpriced, which is not free
     latency_ms: float | None = None
     origin: str = ""  # the model or checkpoint that says it answered

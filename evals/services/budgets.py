@@ -15,6 +15,8 @@ from django.utils import timezone
 from evals.judging.completer import Completer, Completion, CompletionFailed, Prompt
 from evals.models import CanaryRun, JudgeCall, JudgeVersion, VerdictKind
 from evals.services.judges import duty_of
+from registry.budgets import stopped
+from registry.models import Budget as ProjectBudget
 
 
 class BudgetSpent(CompletionFailed):
@@ -82,8 +84,29 @@ class Budgeted:
         return completion
 
 
+class Stopped:
+    """A completer that asks nothing, because the project's own budget is spent."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+    async def complete(self, prompt: Prompt, sampling: Mapping[str, Any]) -> Completion:
+        raise BudgetSpent(self._reason)
+
+
 def within_budget(version: JudgeVersion, completer: Completer) -> Completer:
-    """The completer, stopping at what is left of the judge's day. Inside a tenant."""
+    """The completer, stopping at what is left of the judge's day; none at all once the project's budget says stop.
+
+    Inside a tenant.
+    """
+    if reason := stopped(ProjectBudget.Kind.JUDGING):
+        return Stopped(reason)
     budget = budget_of(version)
     return Budgeted(completer, budget, spent_today(version)) if budget.is_limited else completer
 

@@ -9,6 +9,7 @@ import json
 import random
 import time
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Self
 from uuid import UUID
 
@@ -32,9 +33,8 @@ from registry import outbound
 from registry.auth import internal_token
 from registry.errors import InvalidInput, StropError
 from registry.internal_token import Purpose
-from registry.models import PriceCard
-from registry.price_cards import prices_of_card
-from registry.pricing import InvalidUsage, Prices, Usage, cost_of, usage_from_openai
+from registry.price_cards import card_at, cards_at, prices_of_card
+from registry.pricing import InvalidUsage, PriceList, Usage, cost_of_request, usage_from_openai
 from registry.services import parse_checkpoint_name
 from registry.tenancy import tenant
 
@@ -56,7 +56,7 @@ class HttpCompleter:
         base_url: str,
         model: str,
         headers: Mapping[str, str],
-        prices: Prices | None = None,
+        prices: PriceList | None = None,
         timeout_s: float = 120.0,
         max_tries: int = MAX_TRIES,
     ) -> None:
@@ -138,8 +138,8 @@ class HttpCompleter:
         counted = _usage(usage)
         return Completion(
             text=text,
-            usage=counted.to_json() if counted else {},
-            cost_usd=cost_of(counted, self._prices),
+            usage=(counted.to_json() if counted else {}) | _provided(usage),
+            cost_usd=cost_of_request(counted, self._prices, at=timezone.now()),
             latency_ms=latency_ms,
             origin=origin,
             finish_reason=reason,
@@ -207,10 +207,11 @@ def _key_headers(endpoint: str) -> dict[str, str]:
     return {"authorization": f"Bearer {found}"} if found else {}
 
 
-def prices_of(project_id: UUID, model: str) -> Prices | None:
-    """The price card that is valid now; None when the model has none."""
+def prices_of(project_id: UUID, model: str) -> PriceList | None:
+    """Of the price card that is valid now; None when the model has none."""
+    now = timezone.now()
     with tenant(project_id):
-        card = PriceCard.objects.filter(model=model, valid_from__lte=timezone.now()).order_by("-valid_from").first()
+        card = card_at(cards_at(now, model), model, now)
     return None if card is None else prices_of_card(card)
 
 
@@ -249,6 +250,14 @@ def _usage(usage: Any) -> Usage | None:
         return usage_from_openai(usage) if isinstance(usage, dict) else None
     except InvalidUsage:
         return None
+
+
+def _provided(usage: Any) -> dict[str, str]:
+    """What the provider says that it bills, as some do in `usage.cost`; kept apart from what a card makes of it."""
+    cost = usage.get("cost") if isinstance(usage, dict) else None
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < 1e6:
+        return {}
+    return {"provided_usd": f"{Decimal(str(cost)):f}"}
 
 
 def _tokens(logprobs: Any) -> list[TokenChoices]:

@@ -7,6 +7,7 @@ from console import references
 from console.views import (
     account,
     alerts,
+    budgets,
     checkpoints,
     compare,
     costs,
@@ -140,6 +141,10 @@ pages = [
     path("costs", costs.costs, name="costs"),
     path("costs/prices", prices.prices, name="prices"),
     path("costs/prices/add", prices.add, name="price-add"),
+    path("costs/quality", costs.quality, name="cost-quality"),
+    path("costs/budgets", budgets.budgets, name="budgets"),
+    path("costs/budgets/add", budgets.add, name="budget-add"),
+    path("costs/budgets/<int:budget>/change", budgets.change, name="budget-change"),
     path("checkpoints", checkpoints.checkpoints, name="checkpoints"),
     path("checkpoints/<checkpoint:name>", checkpoints.checkpoint, name="checkpoint"),
     path("checkpoints/<checkpoint:name>/promote", checkpoints.promote, name="checkpoint-promote"),

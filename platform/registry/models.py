@@ -173,20 +173,33 @@ def _is_price(name: str) -> Q:
 
 
 class PriceCard(TenantModel):
-    """Prices of one model from a date on, in USD per million tokens. Immutable: a change is a new card."""
+    """Prices of one model from a date on, in USD per million tokens. Immutable: a change is a new card.
 
-    model = models.CharField(max_length=200)
+    From the hour of its first own card on a model costs what its own cards say, before it what a price list says.
+    """
+
+    model = models.CharField(max_length=300)
     valid_from = models.DateTimeField()
     input_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
     cache_read_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
     cache_write_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
     output_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
     device_hour_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True)
+    # registry.pricing.Variant, the first that covers a request holds
+    variants = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
+    source = models.CharField(max_length=80, default="", db_default="", blank=True)  # package and version; "": own
+    listed_as = models.CharField(max_length=200, default="", db_default="", blank=True)  # <provider>/<name in the list>
+    url = models.CharField(max_length=500, default="", db_default="", blank=True)  # the provider's page of prices
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["project", "model", "valid_from"], name="one_card_per_date"),
+            models.UniqueConstraint(
+                fields=["project", "model", "valid_from"], condition=Q(source=""), name="one_card_per_date"
+            ),
+            models.UniqueConstraint(
+                fields=["project", "model", "valid_from"], condition=~Q(source=""), name="one_listed_card_per_date"
+            ),
             models.CheckConstraint(
                 condition=_is_price("input_usd")
                 & _is_price("cache_read_usd")
@@ -199,6 +212,63 @@ class PriceCard(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.model} from {self.valid_from:%F}"
+
+    @property
+    def is_own(self) -> bool:
+        return not self.source
+
+
+class Budget(TenantModel):
+    """What a project means to spend on one kind of thing in a day or a month (UTC), and when it wants to be told."""
+
+    class Kind(models.TextChoices):
+        TOTAL = "total"
+        INFERENCE = "inference"
+        TRAINING = "training"
+        JUDGING = "judging"
+
+    class Period(models.TextChoices):
+        DAY = "day"
+        MONTH = "month"
+
+    kind = models.CharField(max_length=9, choices=Kind)
+    period = models.CharField(max_length=5, choices=Period)
+    usd = models.DecimalField(max_digits=14, decimal_places=4)
+    alert_percents = ArrayField(models.PositiveSmallIntegerField(), default=list)  # of the budget, ascending
+    stops = models.BooleanField(default=False)  # once spent, judges are not asked and no update starts by itself
+    spent_until = models.DateTimeField(null=True)  # it is spent, and is so until then; None: it is not
+    changed_by = models.CharField(max_length=200, default="", blank=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "kind", "period"], name="one_budget_of_a_kind"),
+            models.CheckConstraint(condition=Q(usd__gt=0, usd__lt=10**10), name="budget_is_a_price"),
+            models.CheckConstraint(
+                condition=Q(kind__in=["total", "inference", "training", "judging"], period__in=["day", "month"]),
+                name="budget_kind_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} a {self.period}"
+
+
+class DeviceRollup(TenantModel):
+    """How long of one hour an engine was there to answer, whether or not it was asked: summed from its reports."""
+
+    engine = models.CharField(max_length=100)
+    hour = models.DateTimeField()  # its first moment, in UTC
+    held_ms = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "hour", "engine"], name="one_device_rollup"),
+            models.CheckConstraint(condition=Q(held_ms__lte=3_600_000), name="an_hour_has_3600_s"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.engine} {self.held_ms / 1e3:.0f} s in {self.hour:%F %H}h"
 
 
 class SavedView(TenantModel):

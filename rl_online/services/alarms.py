@@ -16,9 +16,10 @@ from registry.models import NoticeKind, Project
 from registry.notifications import emit
 from registry.services import LOOP, all_projects, audit
 from registry.tenancy import tenant
-from rl_online.alarms import Finding, Rule, Verdict, is_news, is_over, is_state
+from rl_online.alarms import Finding, Rule, Verdict, budget, is_news, is_over, is_state
 from rl_online.models import Alarm, AlarmState
 from rl_online.services.observing import findings
+from rl_online.spending import budgets
 
 WATCH_JOB = "rl_online.watch"
 HAVE_THEIR_OWN_NOTICE = (Rule.UPDATE_FAILED, Rule.JOBS_GIVEN_UP)  # told where they happen
@@ -37,7 +38,21 @@ def watch_job(job: ClaimedJob) -> None:
 
 def watch(project_id: UUID, *, now: datetime) -> list[Alarm]:
     """Bring the alarms up to date; returns those that were opened."""
-    return settle(project_id, findings(project_id, now=now), now=now)
+    found = budgets.standings(now)
+    opened = settle(project_id, [*findings(project_id, now=now), *map(_of_budget, found)], now=now)
+    budgets.mark_spent(found)
+    return opened
+
+
+def _of_budget(standing: budgets.Standing) -> Finding:
+    return budget(
+        str(standing.budget),
+        spent_usd=standing.spend.cost_usd if standing.is_known else None,
+        usd=standing.budget.usd,
+        reached=standing.reached,
+        since=standing.since,
+        unpriced=standing.spend.unpriced,
+    )
 
 
 def settle(project_id: UUID, found: Sequence[Finding], *, now: datetime) -> list[Alarm]:
@@ -132,9 +147,12 @@ def _open(project_id: UUID, finding: Finding, now: datetime) -> Alarm:
 
 
 def _renew(alarm: Alarm, finding: Finding, now: datetime) -> None:
+    is_new = alarm.about != finding.about[:300]
     alarm.raised_at, alarm.summary, alarm.evidence = now, finding.summary, finding.evidence
     alarm.about = finding.about[:300]
     alarm.save(update_fields=["raised_at", "summary", "evidence", "about"])
+    if is_new and finding.rule.is_told_again:
+        _tell(NoticeKind(NoticeKind.ALARM_RAISED), alarm.project_id, alarm)
 
 
 def _close(alarm: Alarm, *, by: str, note: str, now: datetime) -> None:
@@ -179,5 +197,5 @@ def _tell(kind: NoticeKind, project_id: UUID, alarm: Alarm) -> None:
             "opened_at": alarm.opened_at.isoformat(),
             "closed_by": alarm.closed_by,
         },
-        key=str(alarm.pk),
+        key=f"{alarm.pk} {alarm.about}" if rule.is_told_again and is_raised else str(alarm.pk),
     )

@@ -13,7 +13,7 @@ from django.utils import timezone
 from jobs.services import enqueue
 from registry.models import Deployment
 from rl_online.models import EngineHolding, EngineReport, UpdateRun, UpdateState
-from rl_online.services import holdings
+from rl_online.services import device_hours, holdings
 from rl_online.services.runs import PROVE_JOB
 
 RATE_OVER_S = 5.0  # an engine reports once for each policy: two reports closer than this make no rate
@@ -39,8 +39,9 @@ def record_report(
 
 def record_about(engine: str, about: Mapping[str, Any]) -> EngineReport:
     """Write the newest report over the last one."""
-    EngineReport.objects.get_or_create(engine=engine)
+    _row, is_first = EngineReport.objects.get_or_create(engine=engine)
     row = EngineReport.objects.select_for_update().get(engine=engine)
+    device_hours.record_held(engine, since=None if is_first else row.reported_at, uptime_s=about.get("uptime_s"))
     has_restarted = row.uptime_s is not None and (about.get("uptime_s") or 0.0) < row.uptime_s
     if has_restarted:
         row.counted_at = row.tokens_counted = row.tokens_per_s = None

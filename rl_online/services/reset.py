@@ -21,7 +21,8 @@ from rl_online.services.holdings import first_checkpoint
 STAYS = frozenset(
     {
         "registry.Member", "registry.ApiKey", "registry.Policy", "registry.Checkpoint", "registry.Deployment",
-        "registry.PriceCard", "registry.AuditEvent", "registry.SavedView", "registry.NotificationChannel",
+        "registry.PriceCard", "registry.Budget", "registry.AuditEvent", "registry.SavedView",
+        "registry.NotificationChannel",
         "feedback.LabelRecipe", "feedback.RecipeActivation",
         "evals.Benchmark", "evals.Problem", "evals.JudgeVersion", "evals.JudgeDuty", "evals.Panel",
         "evals.AnchorSet",

@@ -14,8 +14,9 @@ from django.utils import timezone
 from jobs import crash
 from jobs.models import Job, JobState
 from jobs.services import ClaimedJob, NotYet, enqueue
+from registry.budgets import stopped
 from registry.errors import Conflict, NotFound, Unavailable
-from registry.models import Deployment, Policy
+from registry.models import Budget, Deployment, Policy
 from registry.services import LOOP, all_projects, audit, parse_checkpoint_name
 from registry.tenancy import tenant
 from rl_online.collecting import line_of, num_unspent
@@ -162,6 +163,8 @@ def _why_not(policy: Policy) -> str | None:
     last = UpdateRun.objects.filter(policy=policy).order_by("-created_at").first()
     if plan.is_paused:
         return "learning is paused"
+    if reason := stopped(Budget.Kind.TRAINING):
+        return reason
     if last is not None and last.state in OPEN_STATES:
         return "an update is under way"
     deployment = Deployment.objects.select_related("checkpoint").get(policy=policy, alias="default")

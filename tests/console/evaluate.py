@@ -16,7 +16,7 @@ from evals.models import Benchmark, CanaryRun, Comparison, EvalRun, JudgeCall, J
 from evals.services.uploads import UPLOAD_JOB
 from feedback.services.rollups import count_all_dirty
 from jobs.services import enqueue
-from registry.models import PriceCard
+from registry.models import Budget, PriceCard
 from registry.tenancy import current_project_id, tenant
 
 FAMILIES = ("add", "sort", "text", "dates")
@@ -157,19 +157,28 @@ def make_card(model: str, *, at: datetime | None = None, **prices: Any) -> Price
     return PriceCard.objects.create(model=model, valid_from=at.replace(minute=0, second=0, microsecond=0), **prices)
 
 
+def make_budget(kind: str = "total", period: str = "day", *, usd: str = "10", **columns: Any) -> Budget:
+    columns = {"alert_percents": [50, 80, 100]} | columns
+    return Budget.objects.create(kind=kind, period=period, usd=Decimal(usd), **columns)
+
+
 def count_hours() -> None:
     """Bring the hourly counts up to date, as the workers do."""
     count_all_dirty(current_project_id())
 
 
 def make_facts(project: Any) -> dict[str, Any]:
-    """One problem, one judge, one comparison and one rating, for the table of addresses."""
+    """One problem, one judge, one comparison, one rating and one budget, for the table of addresses."""
     with tenant(project.id):
         problem = Problem.objects.filter(benchmark=make_benchmark(size=1)).get()
         judge = make_judge()
         rating = make_rating(make_judge("marks", "judge-small", protocol="pointwise"), "turn-1")
         comparison = make_judgement(judge, problem, "left")
-        return {"problem": problem.pk, "judge": judge.pk, "comparison": comparison.pk, "rating": rating.pk}
+        budget = make_budget("judging", "month")
+        return {
+            "problem": problem.pk, "judge": judge.pk, "comparison": comparison.pk, "rating": rating.pk,
+            "budget": budget.pk,
+        }  # fmt: skip
 
 
 def make_run_facts(project: Any) -> dict[str, Any]:

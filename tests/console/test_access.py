@@ -135,6 +135,12 @@ TABLE = {
     "judge-label": Row(ENGINEERS | {"reviewer": 302}, {"rating": "rating"}, post={"value": "1"}),
     "comparison": Row(EVERYONE, {"comparison": "comparison"}),
     "costs": Row(EVERYONE),
+    "cost-quality": Row(EVERYONE),
+    "budgets": Row(EVERYONE),
+    "budget-add": Row(
+        OWNERS | {"owner": 302}, post={"kind": "total", "period": "day", "usd": "5", "alert_percents": "50, 80"}
+    ),
+    "budget-change": Row(OWNERS | {"owner": 400}, {"budget": "budget"}, post={}),  # not said what it was filled from
     "prices": Row(EVERYONE),
     "price-add": Row(
         ENGINEERS,

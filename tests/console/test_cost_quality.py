@@ -9,12 +9,12 @@ from django.utils import timezone
 
 from console.reads.compare import costed, taken
 from console.reads.cost_quality import benchmarks, rated
-from console.reads.spending.ledger import ledger
 from evals.comparing.names import Name
 from evals.comparing.problems import Answer, ProblemPair
 from evals.models import Problem, Score
 from feedback.rollups import hour_of
 from registry.tenancy import tenant
+from rl_online.spending.ledger import ledger
 from tests.console import evaluate, factories
 
 pytestmark = pytest.mark.django_db

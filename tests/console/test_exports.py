@@ -359,7 +359,8 @@ def test_a_table_that_cannot_be_made_goes_back_to_its_page(download, project, qu
     ("page", "tables"),
     [
         ("compare?a=editor@1&b=editor@2", ["compare", "compare-slices"]),
-        ("costs?range=7d", ["costs", "cost-quality"]),
+        ("costs?range=7d", ["costs"]),
+        ("costs/quality?range=7d", ["cost-quality"]),
         ("win-rates?by=people", ["win-rates", "ranking"]),
         ("judges?range=90d", ["judges"]),
     ],

@@ -1,5 +1,6 @@
 """Where money went: the published ways in which cost pages were wrong, each as a small input with the right answer."""
 
+import math
 import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal as D
@@ -10,14 +11,19 @@ from django.utils import timezone
 
 from console.reads.cost_quality import rated
 from console.reads.costs import costs
-from console.reads.spending.ledger import ledger
+from console.reads.gains import gains
+from console.reads.turn import cost_of_turn
 from console.templatetags.money import usd_exact
-from evals.models import Problem
+from evals.models import Comparison, Problem
 from feedback.models import AgentSession
 from feedback.rollups import hour_of
 from feedback.services.record import record_items
 from feedback.wire import TurnItem, Usage
+from registry.models import DeviceRollup
 from registry.tenancy import tenant
+from rl_online.models import EngineReport, UpdateRun
+from rl_online.services.engines import record_about
+from rl_online.spending.ledger import ledger
 from tests.console import evaluate, factories
 
 pytestmark = pytest.mark.django_db
@@ -203,6 +209,86 @@ def test_d24_costs_too_small_for_a_float_are_added_exactly(inside):
     assert usd_exact(spent().total.cost_usd) == "$0.0000003"
 
 
+# --- Tiers, hours of the day, batches: what no sum over an hour can tell ---
+
+
+TIER = {"above": 200_000, "input_usd": "2.5", "cache_read_usd": "0.25", "output_usd": "15"}
+GEMINI = {"input_usd": D("1.25"), "cache_read_usd": D("0.125"), "output_usd": D(10), "variants": [TIER]}
+
+
+def test_each_turn_pays_the_price_of_its_own_tier_and_no_sum_over_an_hour_does(inside):
+    evaluate.make_card("gemini-2.5-pro", **GEMINI)
+    at = hour_of(NOW) - timedelta(minutes=30)
+    for prompt, read, output in ((200_000, 0, 1_000), (200_001, 0, 1_000), (5_005, 257_955, 1_744)):
+        answered("gemini-2.5-pro", at=at, input_tokens=prompt, cache_read_tokens=read, output_tokens=output)
+    answered("gemini-2.5-pro", at=at, input_tokens=9, output_tokens=None)
+    book = entry(spent(), "gemini-2.5-pro")
+    assert (book.spend.cost_usd, book.spend.calls, book.spend.unpriced) == (
+        D("0.260") + D("0.5150025") + D("0.10316125"), 4, 1,
+    )  # fmt: skip
+    assert book.tokens == 201_000 + 201_001 + 5_005 + 257_955 + 1_744
+
+
+def test_cache_writes_count_towards_a_tier_in_the_ledger_too(inside):
+    evaluate.make_card("gemini-2.5-pro", **GEMINI)
+    answered("gemini-2.5-pro", input_tokens=150_000, cache_write_tokens=60_000, output_tokens=0)
+    assert spent().total.cost_usd == 210_000 * D("2.5") / 1_000_000
+
+
+def test_a_window_of_the_day_is_kept_to_the_minute_and_past_midnight(inside):
+    night = {"from": 16 * 60 + 30, "to": 30, "input_usd": "1", "output_usd": "1"}
+    evaluate.make_card("deepseek-chat", input_usd=D(2), output_usd=D(2), variants=[night])
+    day = NOW.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    for minutes in (29, 30, 16 * 60 + 29, 16 * 60 + 30, 23 * 60):
+        answered("deepseek-chat", at=day + timedelta(minutes=minutes), input_tokens=1_000_000, output_tokens=0)
+    assert spent().total.cost_usd == 1 + 2 + 2 + 1 + 1
+
+
+def test_the_ledger_and_the_page_of_a_turn_choose_the_same_price(inside):
+    sent = {"processing": "batch", "input_usd": "1", "output_usd": "1"}
+    evaluate.make_card(
+        "m", input_usd=D(4), output_usd=D(8), variants=[sent, TIER, {**TIER, "above": 9, "from": 60, "to": 0}]
+    )
+    turns = [
+        answered("m", at=NOW - timedelta(hours=hour), input_tokens=tokens)
+        for hour in (1, 9, 20)
+        for tokens in (5, 50, 250_000)
+    ]
+    assert spent().total.cost_usd == sum(cost_of_turn(turn).usd for turn in turns)
+
+
+def test_an_answer_sent_in_a_batch_costs_the_batch_price(inside):
+    half = {"processing": "batch", "input_usd": "1", "output_usd": "5"}
+    evaluate.make_card("gpt-5", input_usd=D(2), output_usd=D(10), variants=[half])
+    run = evaluate.make_run(evaluate.make_benchmark(size=2), "gpt-5")
+    first, second = run.scores.order_by("id")
+    run.scores.filter(pk=first.pk).update(usage={"input": 1_000_000, "output": 0, "processing": "batch"})
+    run.scores.filter(pk=second.pk).update(usage={"input": 1_000_000, "output": 0})
+    assert entry(spent(), "gpt-5", "proving").spend.cost_usd == 1 + 2
+
+
+def test_what_the_provider_billed_stands_before_what_was_calculated_and_is_kept_apart(inside):
+    run = evaluate.make_run(evaluate.make_benchmark(size=2), "gpt-5", cost=D("0.01"))
+    billed = run.scores.order_by("id").first()
+    run.scores.filter(pk=billed.pk).update(usage={"input": 60, "output": 20, "provided_usd": "0.012"})
+    spend = entry(spent(), "gpt-5", "proving").spend
+    assert (spend.cost_usd, spend.provided_usd) == (D("0.022"), D("0.012"))
+
+
+def test_the_tokens_of_calls_without_a_price_are_told_as_left_out(inside):
+    answered("gpt-99-preview", input_tokens=100, output_tokens=20), answered("gpt-99-preview", input_tokens=None)
+    assert spent().total.unpriced_tokens == 120
+
+
+def test_a_list_price_holds_until_the_first_own_card(inside):
+    evaluate.make_card("gpt-5", at=NOW - timedelta(days=40), input_usd=D(1), output_usd=D(0), source="list 1")
+    evaluate.make_card("gpt-5", at=NOW - timedelta(days=1), input_usd=D(5), output_usd=D(0), source="list 1")
+    evaluate.make_card("gpt-5", at=NOW - timedelta(days=3), input_usd=D(2), output_usd=D(0))
+    for days in (5, 2, 0):
+        answered(at=NOW - timedelta(days=days), input_tokens=1_000_000, output_tokens=0)
+    assert spent().total.cost_usd == 1 + 2 + 2
+
+
 # --- Own hardware ---
 
 
@@ -257,6 +343,35 @@ def test_simulated_sessions_are_rollouts_and_imports_are_nobodys_cost_here(insid
     assert book.num_imported == 1
 
 
+def test_a_device_that_nobody_asks_is_paid_for_beside_the_total(inside):
+    # an engine was there for 100 s of an hour; answers took 2 s of them, an update 21.3 s
+    policy = factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    assert spent().idle.known_since is None
+    own(0, 2000.0)
+    hour = hour_of(NOW) - timedelta(hours=2)
+    run = factories.make_update(
+        policy, factories.make_batch(policy, []), parent=policy.checkpoints.get(), version=2, state="promoted"
+    )
+    UpdateRun.objects.filter(pk=run.pk).update(started_at=hour, created_at=hour)
+    DeviceRollup.objects.create(engine="engine-1", hour=hour, held_ms=100_000)
+    book = spent()
+    assert (book.idle.held_seconds, book.idle.spend.cost_usd) == (100, 100 - 2 - D("21.3"))
+    assert book.total.cost_usd == 2 + D("21.3")
+    shares = {row.name: row.idle_usd for row in costs(book).rows}
+    assert shares["editor@2"] / shares["editor@1"] == D("21.3") / 2
+
+
+def test_hours_of_an_engine_are_counted_from_its_reports_and_never_from_before_it_started(inside):
+    record_about("engine-1", {"uptime_s": 10.0})
+    EngineReport.objects.update(reported_at=timezone.now() - timedelta(seconds=20))
+    record_about("engine-1", {"uptime_s": 30.0})
+    EngineReport.objects.update(reported_at=timezone.now() - timedelta(hours=3))  # silent for three hours
+    record_about("engine-1", {"uptime_s": 10_830.0})
+    total = sum(DeviceRollup.objects.values_list("held_ms", flat=True)) / 1000
+    assert total == pytest.approx(10 + 20 + 60, abs=2)
+
+
 # --- What it bought ---
 
 
@@ -281,6 +396,50 @@ def test_a_solved_problem_costs_all_answers_over_those_that_solved(inside):
     solved = run.scores.filter(value=1).count()
     row = costs(spent()).rows[0]
     assert row.bought.solved == solved and row.per_solved_usd == D("0.1") / solved
+
+
+def test_the_cost_of_an_accepted_turn_has_the_interval_of_a_ratio_over_hours(inside):
+    # hours (cost, accepted): (1, 1), (2, 1), (3, 4): R 1, SE sqrt(3/2 * 2) / 6 = .28868, t of 2 = 4.30265
+    evaluate.make_card("gpt-5", input_usd=D(1), output_usd=D(0))
+    for hours, (cost, accepted) in enumerate(((1, 1), (2, 1), (3, 4)), start=1):
+        for turn in range(accepted):
+            millions = cost if turn == 0 else 0
+            answered(
+                at=NOW - timedelta(hours=hours), outcome="accept", input_tokens=1_000_000 * millions, output_tokens=0
+            )
+    found = costs(spent()).rows[0].accepted_ratio
+    assert (found.value, found.se, found.num_clusters) == (1.0, pytest.approx(3**0.5 / 6), 3)
+    assert found.high == pytest.approx(math.exp(4.30265 * 3**0.5 / 6), rel=1e-4) and found.low == pytest.approx(
+        1 / found.high
+    )
+
+
+def test_the_cost_of_a_solved_problem_has_the_interval_of_a_ratio_over_problems(inside):
+    run = evaluate.make_run(evaluate.make_benchmark(size=10), "gpt-5", solves=0.5, cost=D("0.01"))
+    row = costs(spent()).rows[0]
+    assert row.solved_ratio.value == pytest.approx(float(row.per_solved_usd))
+    assert row.solved_ratio.low < row.solved_ratio.value < row.solved_ratio.high and row.solved_ratio.num_clusters == 10
+    run.scores.filter(pk=run.scores.first().pk).update(cost_usd=None)
+    assert costs(spent()).rows[0].solved_ratio is None  # one answer's cost is not known by itself
+
+
+def test_a_win_rate_point_costs_what_making_and_proving_took_over_the_points_gained(inside):
+    policy = factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    parent = policy.checkpoints.get()
+    factories.make_update(policy, factories.make_batch(policy, []), parent=parent, version=2, state="promoted")
+    factories.make_checkpoint(policy, 2, parent, state="candidate")
+    problems = list(Problem.objects.filter(benchmark=evaluate.make_benchmark(size=40)))
+    judge = evaluate.make_judge()
+    for place, problem in enumerate(problems):
+        evaluate.make_judgement(judge, problem, "left" if place < 36 else "right")
+    (gain,) = gains(spent())
+    assert (gain.name, gain.parent, gain.rate.rate, gain.spend.cost_usd) == ("editor@2", "editor@1", 0.9, D("21.3"))
+    assert gain.per_point_usd == D("21.3") / 40
+    assert gain.low_usd < gain.per_point_usd < gain.high_usd
+    Comparison.objects.filter(problem__in=problems[:16]).update(verdict="right")
+    (gain,) = gains(spent())
+    assert gain.rate.rate == 0.5 and (gain.per_point_usd, gain.high_usd) == (None, None)
 
 
 def test_nothing_accepted_has_no_cost_for_each(inside):

@@ -1,3 +1,4 @@
+from datetime import UTC, datetime
 from decimal import Decimal as D
 
 import pytest
@@ -6,11 +7,14 @@ from hypothesis import strategies as st
 
 from registry.pricing import (
     InvalidUsage,
+    PriceList,
     Prices,
     Spend,
     Usage,
+    Variant,
     cost_of,
     cost_of_device,
+    cost_of_request,
     spend_on_device,
     spend_on_tokens,
     total_cost,
@@ -20,6 +24,11 @@ from registry.pricing import (
 GPT_5 = Prices(input_usd=D("1.25"), cache_read_usd=D("0.125"), output_usd=D(10))
 SONNET = Prices(input_usd=D(3), cache_read_usd=D("0.3"), cache_write_usd=D("3.75"), output_usd=D(15))
 GPT_4O = Prices(input_usd=D("2.5"), cache_read_usd=D("1.25"), output_usd=D(10))
+GEMINI = PriceList(
+    base=Prices(input_usd=D("1.25"), cache_read_usd=D("0.125"), output_usd=D(10)),
+    variants=(Variant(above=200_000, prices=Prices(input_usd=D("2.5"), cache_read_usd=D("0.25"), output_usd=D(15))),),
+)
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +42,65 @@ GPT_4O = Prices(input_usd=D("2.5"), cache_read_usd=D("1.25"), output_usd=D(10))
 )
 def test_published_bills_come_out_to_the_cent_and_below(usage, prices, cost):
     assert cost_of(usage, prices) == D(cost)
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        (Usage(input=262_960 - 257_955, cache_read=257_955, output=1_744), "0.10316125"),  # a bill that was published
+        (Usage(input=200_000, output=1_000), "0.260"),
+        (Usage(input=200_001, output=1_000), "0.5150025"),  # one token over, and all of them cost more
+    ],
+)
+def test_a_tier_is_a_cliff_to_the_cent_and_below(usage, cost):
+    assert cost_of_request(usage, GEMINI, at=NOON) == D(cost)
+
+
+def test_cache_writes_count_towards_a_tier():
+    usage = Usage(input=150_000, cache_write=60_000)
+    assert cost_of_request(usage, GEMINI, at=NOON) == 210_000 * D("2.5") / 1_000_000
+
+
+def test_cached_tokens_without_a_price_cost_what_input_costs_in_the_tier():
+    tier = Variant(above=200_000, prices=Prices(input_usd=D(2), output_usd=D(1)))
+    prices = PriceList(base=Prices(input_usd=D(1), output_usd=D(1)), variants=(tier,))
+    assert cost_of_request(Usage(cache_read=200_001), prices, at=NOON) == 200_001 * D(2) / 1_000_000
+
+
+def test_a_tier_that_starts_at_its_edge_is_written_one_token_lower():
+    edge = PriceList(base=GEMINI.base, variants=(Variant(above=199_999, prices=GEMINI.variants[0].prices),))
+    assert cost_of_request(Usage(input=200_000), edge, at=NOON) == D("0.5")
+    assert cost_of_request(Usage(input=199_999), edge, at=NOON) == 199_999 * D("1.25") / 1_000_000
+
+
+def test_input_that_leaves_out_the_cache_is_added_to_it_and_never_negative():
+    assert cost_of(Usage(input=10, cache_read=20), GPT_5) == (10 * D("1.25") + 20 * D("0.125")) / 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("minute", "price"), [("00:29", 1), ("00:30", 2), ("16:29", 2), ("16:30", 1), ("23:30", 3), ("00:10", 3)]
+)
+def test_an_hour_of_the_day_has_its_own_price_also_past_midnight(minute, price):
+    day = Variant(window=(30, 16 * 60 + 30), prices=Prices(input_usd=D(2), output_usd=D(2)))
+    night = Variant(window=(23 * 60, 15), prices=Prices(input_usd=D(3), output_usd=D(3)))
+    prices = PriceList(base=Prices(input_usd=D(1), output_usd=D(1)), variants=(day, night))
+    at = datetime.fromisoformat(f"2026-11-01T{minute}+00:00")
+    assert cost_of_request(Usage(input=1_000_000), prices, at=at) == price
+
+
+def test_a_batch_costs_the_batch_price_and_the_standard_one_where_there_is_none():
+    half = Variant(processing="batch", prices=Prices(input_usd=D(1), output_usd=D(1)))
+    prices = PriceList(base=Prices(input_usd=D(2), output_usd=D(2)), variants=(half,))
+    one = Usage(input=1_000_000)
+    assert [cost_of_request(one, prices, at=NOON, processing=sent) for sent in ("batch", None, "flex")] == [1, 2, 2]
+
+
+def test_a_variant_comes_back_from_json_as_it_was_without_a_float():
+    variant = Variant(
+        above=5, processing="flex", window=(0, 90), prices=Prices(input_usd=D("0.0000000001"), output_usd=D(3))
+    )
+    assert Variant.from_json(variant.to_json()) == variant
+    assert variant.to_json()["input_usd"] == "1E-10"
 
 
 def test_cached_tokens_are_not_paid_twice():
@@ -125,7 +193,8 @@ def test_a_group_of_calls_costs_what_its_tokens_cost():
 
 
 def test_a_group_without_a_price_is_unpriced_as_a_whole():
-    assert spend_on_tokens(Usage(input=1), None, calls=7) == Spend(calls=7, unpriced=7)
+    assert spend_on_tokens(Usage(input=1), None, calls=7) == Spend(calls=7, unpriced=7, unpriced_tokens=1)
+    assert spend_on_device(D(90), None, calls=2, tokens=40).unpriced_tokens == 40
     assert spend_on_device(D(90), None, calls=2) == Spend(calls=2, unpriced=2)
 
 

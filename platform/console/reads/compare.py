@@ -11,7 +11,6 @@ from decimal import Decimal
 
 from django.db.models import Q
 
-from console.reads.spending.ledger import Ledger
 from evals.comparing.effects import Effects, Expense, effects_of, expense_of
 from evals.comparing.matching import Unmatched, match_runs
 from evals.comparing.names import Name
@@ -23,6 +22,7 @@ from evals.statistics.wins import WinRate, win_rate
 from feedback.hourly import Share, Span, shares
 from registry.models import Checkpoint, Deployment
 from rl_online.models import UpdateRun
+from rl_online.spending.ledger import Ledger
 
 MAX_CHOICES = 60
 ORDER = (Change.REGRESSION, Change.IMPROVEMENT, Change.EQUAL, Change.UNSCORED, Change.ONE_SIDED)

@@ -1,10 +1,12 @@
 """Cost against quality on one benchmark: for each checkpoint and model the mean cost of a problem and the mean score.
 
 Both carry an interval clustered by family. Costs are log-normal: the interval is symmetric on the logarithmic axis.
+Runs that were imported stand beside those made here, with what their files tell of their costs.
 """
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -13,13 +15,16 @@ from typing import Any
 from django.db.models import F
 from scipy.special import stdtrit
 
-from console.reads.spending.ledger import Ledger
-from evals.models import Benchmark, EvalRun, RunState, Score
+from console.reads.prices import said
+from evals.models import Benchmark, EvalRun, EvalState, Score
 from evals.statistics.means import clustered_standard_error
 from evals.statistics.proportions import wilson_at
+from registry.list_prices import REFERENCES
 from registry.models import PriceCard
 from registry.price_cards import all_cards, card_at, prices_of_card
-from registry.pricing import InvalidUsage, Usage, cost_of
+from registry.pricing import InvalidUsage, Spend, Usage, cost_of_request
+from rl_online.spending.entries import known_sum
+from rl_online.spending.ledger import Ledger
 
 MAX_RUNS = 200
 MAX_ANSWERS = 60_000
@@ -42,11 +47,15 @@ class Rated:
     cost_high: float | None
     num_unpriced: int
     median_tokens: float | None
+    priced_by: str = ""  # what made the cost, in words
+    is_imported: bool = False
 
 
 def benchmarks(since: datetime, until: datetime) -> list[Benchmark]:
     """Those with a run in this time, by name."""
-    runs = EvalRun.objects.filter(started_at__gte=since, started_at__lt=until).exclude(state=RunState.FAILED)
+    runs = EvalRun.objects.filter(started_at__gte=since, started_at__lt=until).exclude(
+        state__in=(EvalState.FAILED, EvalState.CANCELLED)
+    )
     return list(Benchmark.objects.filter(pk__in=runs.values("benchmark")).order_by("name", "-version")[:100])
 
 
@@ -54,7 +63,7 @@ def rated(benchmark: Benchmark, ledger: Ledger) -> list[Rated]:
     """The newest run of each side in the ledger's time. Three queries."""
     runs = EvalRun.objects.filter(
         benchmark=benchmark, started_at__gte=ledger.since, started_at__lt=ledger.until
-    ).exclude(state=RunState.FAILED)
+    ).exclude(state__in=(EvalState.FAILED, EvalState.CANCELLED))
     newest: dict[str, EvalRun] = {}
     for run in runs.order_by("-started_at", "-id")[:MAX_RUNS]:
         newest.setdefault(run.checkpoint or run.model or "", run)
@@ -71,7 +80,7 @@ def rated(benchmark: Benchmark, ledger: Ledger) -> list[Rated]:
 def _rated(name: str, run: EvalRun, answers: list[dict[str, Any]], cards: list[PriceCard], ledger: Ledger) -> Rated:
     scored = [row for row in answers if row["value"] is not None]
     quality, low, high, interval = _quality(scored)
-    costs = _own_costs(name, answers, ledger) if run.checkpoint else _model_costs(run, answers, cards)
+    costs, priced_by = _costs(name, run, answers, cards, ledger)
     priced = [cost for cost in costs if cost is not None]
     is_priced = bool(priced) and len(priced) == len(costs)
     mean = sum(priced) / len(priced) if is_priced else None
@@ -91,6 +100,8 @@ def _rated(name: str, run: EvalRun, answers: list[dict[str, Any]], cards: list[P
         cost_high=cost_high,
         num_unpriced=len(costs) - len(priced),
         median_tokens=float(tokens[len(tokens) // 2]) if tokens else None,
+        priced_by=priced_by,
+        is_imported=run.source_key is not None,
     )
 
 
@@ -106,6 +117,29 @@ def _quality(scored: list[dict[str, Any]]) -> tuple[float | None, float, float, 
     return mean, low, high, "wilson_clustered"
 
 
+def _costs(
+    name: str, run: EvalRun, answers: list[dict[str, Any]], cards: list[PriceCard], ledger: Ledger
+) -> tuple[list[float | None], str]:
+    """Of each answer, and what made them."""
+    if run.checkpoint and run.source_key is None:
+        return _own_costs(name, answers, ledger), "device seconds of its answers by the price of a device hour"
+    at = run.measured_at or run.started_at
+    card = card_at(cards, run.model or "", at.replace(minute=0, second=0, microsecond=0))
+    told = [_told(row) for row in answers]
+    costs = [_by_card(row, card, at) if cost is None else cost for row, cost in zip(answers, told, strict=True)]
+    by_card = any(cost is None for cost in told) and card is not None
+    words = "as its file tells" if run.source_key else "by the card when it was asked"
+    if by_card and card is not None:
+        words = f"its tokens by the {said(card)}"
+    return [None if cost is None else float(cost) for cost in costs], words
+
+
+def _told(row: dict[str, Any]) -> Decimal | None:
+    """As the provider billed it, else as it was kept with the answer."""
+    billed = row["usage"].get("provided_usd")
+    return row["cost_usd"] if billed is None else Decimal(str(billed))
+
+
 def _own_costs(name: str, answers: list[dict[str, Any]], ledger: Ledger) -> list[float | None]:
     """What all answers of this side to benchmarks cost, shared out by how long each took."""
     entry = next((one for one in ledger.entries if (one.name, one.purpose) == (name, "proving")), None)
@@ -117,19 +151,13 @@ def _own_costs(name: str, answers: list[dict[str, Any]], ledger: Ledger) -> list
     return [float(rate) * (row["latency_ms"] or mean_ms) / 1000 for row in answers]
 
 
-def _model_costs(run: EvalRun, answers: list[dict[str, Any]], cards: list[PriceCard]) -> list[float | None]:
-    """As billed, else by the card of the hour the run started in."""
-    card = card_at(cards, run.model or "", run.started_at.replace(minute=0, second=0, microsecond=0))
-    costs = [row["cost_usd"] if row["cost_usd"] is not None else _by_card(row["usage"], card) for row in answers]
-    return [None if cost is None else float(cost) for cost in costs]
-
-
-def _by_card(told: dict[str, Any], card: PriceCard | None) -> Decimal | None:
+def _by_card(row: dict[str, Any], card: PriceCard | None, at: datetime) -> Decimal | None:
+    told = row["usage"]
     counts = {kind: told[kind] for kind in ("input", "cache_read", "cache_write", "output") if kind in told}
     if card is None or not {"input", "output"} <= counts.keys() or not all(isinstance(n, int) for n in counts.values()):
         return None
     try:
-        return cost_of(Usage(**counts), prices_of_card(card))
+        return cost_of_request(Usage(**counts), prices_of_card(card), at=at, processing=told.get("processing"))
     except InvalidUsage:
         return None
 
@@ -148,3 +176,39 @@ def _log_bounds(mean: float | None, costs: list[float], families: list[object]) 
 def _family(row: dict[str, Any], index: int) -> object:
     family = row["problem__slices"].get("family")
     return ("alone", index) if family is None else ("family", str(family))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListPrice:
+    """What a million tokens of one model cost now; no card: unpriced."""
+
+    model: str
+    card: PriceCard | None
+
+    @property
+    def words(self) -> str:
+        return "no price card and not in the list" if self.card is None else said(self.card)
+
+
+def list_prices(rated: Sequence[Rated], now: datetime) -> list[ListPrice]:
+    """Of the models that others measure themselves against, then of the models of this benchmark. One query."""
+    cards = all_cards()
+    models = [*REFERENCES, *(one.name for one in rated if one.version is None and one.name not in REFERENCES)]
+    return [ListPrice(model=model, card=card_at(cards, model, now)) for model in models]
+
+
+def own_millions(ledger: Ledger, rated: Sequence[Rated]) -> list[tuple[str, Decimal | None, int | None]]:
+    """(checkpoint, what a million of its tokens cost here, tokens that rests on), whatever they were asked for.
+
+    Input and output together, since a device's second is not paid by either; None: unpriced, or no tokens told.
+    """
+    found = []
+    for one in rated:
+        if one.version is None:
+            continue
+        mine = [entry for entry in ledger.entries if entry.name == one.name and entry.purpose != "training"]
+        tokens = known_sum(entry.tokens for entry in mine)
+        spend = sum((entry.spend for entry in mine), Spend())
+        usd = spend.per(tokens or 0)
+        found.append((one.name, None if usd is None else usd * 1_000_000, tokens))
+    return found

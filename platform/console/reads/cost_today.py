@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from console.reads.spending.ledger import ledger
 from registry.pricing import Spend
+from rl_online.spending.ledger import ledger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,19 +1,26 @@
 """Costs by checkpoint and model, by purpose, and for each thing they bought. Inside a tenant; whole hours."""
 
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 
+from django.db import connection
 from django.db.models import Count, Q
 
-from console.reads.spending.entries import PURPOSES, Entry, known_sum
-from console.reads.spending.ledger import Ledger
 from evals.models import EvalRun, Score, ScoreStatus
-from feedback.hourly import REAL_USERS, Counts, Span, counts_by_origin
+from evals.statistics.ratio import Ratio, ratio
+from feedback.hourly import REAL_USERS, Counts, Origin, Span, counts_by_origin
+from feedback.models import TurnRollup
 from registry.models import Deployment
 from registry.pricing import Spend
+from registry.tenancy import current_project_id
+from rl_online.spending.entries import PURPOSES, Entry, known_sum
+from rl_online.spending.ledger import Ledger, inference_by_hour
 
 MAX_ROWS = 200
+MAX_PROBLEMS = 60_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +44,9 @@ class CostRow:
     seconds: Decimal  # of our own devices
     tokens: int | None  # None: nobody told any
     bought: Bought
+    idle_usd: Decimal | None = None  # its share of the idle time, by the device time it took; None: none, or unpriced
+    accepted_ratio: Ratio | None = None  # cost of inference over accepted turns, by hours; None: one of both is unknown
+    solved_ratio: Ratio | None = None  # cost of answers over solved ones, by problems; None: so, or not told by answer
 
     @property
     def total(self) -> Spend:
@@ -78,11 +88,20 @@ class Costs:
 
 
 def costs(ledger: Ledger) -> Costs:
-    """Three queries beside the ledger's."""
+    """Nine queries at most beside the ledger's."""
     bought = _bought(ledger)
-    serving = _serving()
+    now_serving = serving()
     names = sorted({entry.name for entry in ledger.entries} | bought.keys())
-    rows = [_row(name, ledger.entries, bought.get(name, Bought()), is_serving=name in serving) for name in names]
+    by_hour, by_problem = _accepted_by_hour(ledger), _solved_by_problem(ledger)
+    rows = [
+        replace(
+            _row(name, ledger.entries, bought.get(name, Bought()), is_serving=name in now_serving),
+            accepted_ratio=ratio(by_hour.get(name, ())),
+            solved_ratio=ratio(by_problem.get(name, ())),
+        )
+        for name in names
+    ]
+    rows = [replace(row, idle_usd=_idle_share(row, ledger)) for row in rows]
     rows.sort(key=lambda row: (-row.total.cost_usd, -row.total.calls, row.name))
     return Costs(
         rows=tuple(rows[:MAX_ROWS]),
@@ -111,6 +130,69 @@ def _row(name: str, entries: Iterable[Entry], bought: Bought, *, is_serving: boo
     )
 
 
+def _idle_share(row: CostRow, ledger: Ledger) -> Decimal | None:
+    idle = ledger.idle.spend
+    if not idle.calls or not idle.is_known or not row.seconds:
+        return None
+    return idle.cost_usd * row.seconds / ledger.seconds
+
+
+def _accepted_by_hour(ledger: Ledger) -> dict[str, list[tuple[float, float]]]:
+    """Name -> (cost of inference, accepted turns) of each hour with either; without names with an unpriced call."""
+    spends: dict[str, dict[datetime, Spend]] = defaultdict(lambda: defaultdict(Spend))
+    for entry in inference_by_hour(ledger.since, ledger.until):
+        assert entry.hour is not None
+        spends[entry.name][entry.hour] += entry.spend
+    accepted: dict[str, dict[datetime, int]] = defaultdict(dict)
+    rows = TurnRollup.objects.filter(hour__gte=ledger.since, hour__lt=ledger.until, source=REAL_USERS, accepted__gt=0)
+    for hour, policy, version, model, n in rows.values_list("hour", "policy", "version", "model", "accepted"):
+        accepted[str(Origin(policy=policy, version=version, model=model))][hour] = n
+    return {
+        name: [
+            (float(hours[hour].cost_usd) if hour in hours else 0.0, float(accepted[name].get(hour, 0)))
+            for hour in sorted(hours.keys() | accepted[name].keys())
+        ]
+        for name, hours in spends.items()
+        if all(spend.is_known for spend in hours.values())
+    }
+
+
+def _solved_by_problem(ledger: Ledger) -> dict[str, list[tuple[float, float]]]:
+    """Name -> (cost of its answers, solved ones) of each problem; without names of which an answer's cost is unknown.
+
+    What the provider billed stands before what was calculated; own weights pay by the time that each answer took.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT coalesce(run.checkpoint, run.model), run.checkpoint IS NOT NULL,
+              sum(coalesce((of.usage->>'provided_usd')::numeric, of.cost_usd)), sum(of.latency_ms),
+              count(*) FILTER (WHERE of.cost_usd IS NULL AND NOT of.usage ? 'provided_usd'),
+              count(*) FILTER (WHERE of.latency_ms IS NULL),
+              count(*) FILTER (WHERE of.status = 'scored' AND of.value >= 1)
+            FROM evals_evalrun run JOIN evals_score of ON of.run_id = run.id AND of.scorer = run.scorer
+            WHERE run.project_id = %s AND of.project_id = %s AND run.started_at >= %s AND run.started_at < %s
+              AND run.source_key IS NULL AND of.status <> 'error'
+            GROUP BY 1, 2, of.problem_id
+            LIMIT %s
+            """,
+            [current_project_id(), current_project_id(), ledger.since, ledger.until, MAX_PROBLEMS],
+        )
+        rows = cursor.fetchall()
+    rates = {one.name: one.usd_per_latency_second for one in ledger.entries if one.purpose == "proving" and one.policy}
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    unknown = set()
+    for name, is_ours, billed, latency_ms, num_unbilled, num_untimed, solved in rows:
+        rate = rates.get(name)
+        if is_ours and rate is not None and not num_untimed:
+            found[name].append((float(rate) * latency_ms / 1000, float(solved)))
+        elif not is_ours and not num_unbilled:
+            found[name].append((float(billed), float(solved)))
+        else:
+            unknown.add(name)
+    return {name: pairs for name, pairs in found.items() if name not in unknown and len(rows) < MAX_PROBLEMS}
+
+
 def _version(name: str) -> int | None:
     _, at, version = name.rpartition("@")
     return int(version) if at and version.isdigit() and len(version) < 10 else None
@@ -120,7 +202,7 @@ def _sum(entries: Iterable[Entry], purpose: str) -> Spend:
     return sum((entry.spend for entry in entries if entry.purpose == purpose), Spend())
 
 
-def _serving() -> set[str]:
+def serving() -> set[str]:
     deployments = Deployment.objects.filter(alias="default").select_related("checkpoint__policy")
     return {str(deployment.checkpoint) for deployment in deployments}
 

@@ -34,6 +34,8 @@ from evals.services.completers import completer_of
 from evals.services.judges import duty_of, judge_of
 from evals.services.ratings import blocked_ratings
 from registry.errors import InvalidInput
+from rl_online.spending.entries import Entry
+from rl_online.spending.ledger import Ledger
 
 PAGE = 25
 MAX_BLOCKED = 25

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from django.db.models import Count, Sum
 from django.utils import timezone
 
-from evals.models import EvalRun, JudgeCall
-from feedback.models import TurnRollup
+from registry.list_prices import BEFORE_ALL
 from registry.models import PriceCard
+from registry.price_cards import prices_of_card
+from registry.pricing import Variant
+from rl_online.spending.models_used import models_used
 
-LOOK_BACK = timedelta(days=90)
 MAX_MODELS = 50
 
 
@@ -19,7 +19,21 @@ MAX_MODELS = 50
 class DatedCard:
     card: PriceCard
     valid_to: datetime | None  # None: still valid, or to become so
-    state: str  # past | now | to come
+    state: str  # past | now | to come | replaced
+    variants: tuple["Told", ...] = ()
+
+    @property
+    def is_from_the_start(self) -> bool:
+        """Of a list that gives no date: as far back as cards go."""
+        return self.card.valid_from <= BEFORE_ALL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """One variant of a card, and in words when it holds."""
+
+    when: str
+    variant: Variant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,36 +45,45 @@ class Unpriced:
 
 
 def dated(cards: Sequence[PriceCard]) -> list[DatedCard]:
-    """In the order given, which is the newest first within a model."""
+    """In the order given, which is the newest first within a model. A listed card ends where an own one starts."""
     now = timezone.now()
     found: list[DatedCard] = []
     following: dict[str, datetime] = {}
+    own_from: dict[str, datetime] = {}
     for card in cards:
-        end = following.get(card.model)
-        following[card.model] = card.valid_from
+        if card.is_own:
+            own_from[card.model] = min(card.valid_from, own_from.get(card.model, card.valid_from))
+    for card in cards:
+        is_replaced = not card.is_own and card.model in own_from and card.valid_from >= own_from[card.model]
+        end = None if is_replaced else following.get(card.model)
+        if not is_replaced:
+            following[card.model] = card.valid_from
         state = "to come" if card.valid_from > now else "now" if end is None or end > now else "past"
-        found.append(DatedCard(card=card, valid_to=end, state=state))
+        variants = tuple(Told(when=when(one), variant=one) for one in prices_of_card(card).variants)
+        found.append(DatedCard(card=card, valid_to=end, state="replaced" if is_replaced else state, variants=variants))
     return found
 
 
+def said(card: PriceCard) -> str:
+    """Which prices they are, for what explains a number that they made."""
+    if card.is_own:
+        return f"price card of {card.model} from {card.valid_from:%Y-%m-%d %H:%M} UTC"
+    since = f", from {card.valid_from:%Y-%m-%d}" if card.valid_from > BEFORE_ALL else ""
+    return f"list price of {card.listed_as} in {card.source}{since}"
+
+
+def when(variant: Variant) -> str:
+    """Example: batch, beyond 272,000 prompt tokens, 00:30 to 16:30 UTC."""
+    parts = [variant.processing or "", "" if variant.above is None else f"beyond {variant.above:,} prompt tokens"]
+    if variant.window is not None:
+        start, end = (f"{minute // 60:02d}:{minute % 60:02d}" for minute in variant.window)
+        parts.append(f"{start} to {end} UTC")
+    return ", ".join(part for part in parts if part)
+
+
 def unpriced_models(cards: Sequence[PriceCard]) -> list[Unpriced]:
-    """Turns, judges and runs of the last 90 days; those with most calls first. Three queries."""
-    since = timezone.now() - LOOK_BACK
-    turns = TurnRollup.objects.filter(hour__gte=since, model__isnull=False).values_list("model")
-    judged = JudgeCall.objects.filter(created_at__gte=since).values_list("judge__model")
-    made_here = EvalRun.objects.filter(source_key__isnull=True)  # what others ran, others paid
-    runs = made_here.filter(started_at__gte=since, model__isnull=False).values_list("model")
-    calls: dict[str, int] = {}
-    for rows in (turns.annotate(n=Sum("turns")), judged.annotate(n=Count("id")), runs.annotate(n=Count("id"))):
-        for model, n in rows.order_by("-n")[:1000]:
-            calls[model] = calls.get(model, 0) + n
+    """Of the last 90 days; those with most calls first. Four queries."""
+    calls = {model: n for model, n in models_used().items() if n}
     priced = {card.model for card in cards}
-    missing = [model for model in calls if model not in priced and not _is_ours(model)]
-    return [Unpriced(model=model, calls=calls[model]) for model in sorted(missing, key=lambda one: (-calls[one], one))][
-        :MAX_MODELS
-    ]
-
-
-def _is_ours(model: str) -> bool:
-    _, at, version = model.rpartition("@")
-    return bool(at) and version.isdigit()
+    missing = sorted((model for model in calls if model not in priced), key=lambda one: (-calls[one], one))
+    return [Unpriced(model=model, calls=calls[model]) for model in missing[:MAX_MODELS]]

@@ -9,13 +9,14 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q
 
+from console.reads.prices import said
 from console.reads.session import Place, session_signals
 from console.reads.turn_views import Learned, TurnView, views_of
 from feedback.models import Label, Turn, UserSignal
 from registry.errors import NotFound
-from registry.models import AuditEvent, Deployment
-from registry.price_cards import OWN_HARDWARE, PriceCard, card_at, rates_of
-from registry.pricing import Usage, cost_of, cost_of_device
+from registry.models import AuditEvent, Deployment, PriceCard
+from registry.price_cards import OWN_HARDWARE, card_at, cards_at, prices_of_card, rates_of
+from registry.pricing import Usage, cost_of_device, cost_of_request
 from rl_online.collecting import RL, fault_of, line_of, rewarded, scores_of
 from rl_online.models import LearningPlan, RewardSpec, UpdateMetric
 from rl_online.rewards.batch import CorruptBatch, Sample, read_sample
@@ -187,12 +188,12 @@ def cost_of_turn(turn: Turn) -> Cost:
     name = turn.model or turn.policy
     if name is None:
         return Cost(usd=None, words="unpriced: the origin is unknown")
-    cards = list(PriceCard.objects.filter(model__in=(name, OWN_HARDWARE), valid_from__lte=turn.at))
+    cards = list(cards_at(turn.at, name, OWN_HARDWARE))
     card = card_at(cards, name, turn.at)
     if card is not None and turn.input_tokens is not None and turn.output_tokens is not None:
-        usd = cost_of(_usage(turn), rates_of(card).prices)
+        usd = cost_of_request(_usage(turn), prices_of_card(card), at=turn.at)
         if usd is not None:
-            return Cost(usd=usd, words=f"its tokens by the price card of {name} from {card.valid_from:%Y-%m-%d}")
+            return Cost(usd=usd, words=_by(card, turn))
     if turn.version is None:
         return Cost(usd=None, words=f"unpriced: no price card of {name} was valid then" if card is None else "unpriced")
     hour = card_at(cards, OWN_HARDWARE, turn.at)
@@ -203,6 +204,15 @@ def cost_of_turn(turn: Turn) -> Cost:
         usd=cost_of_device(turn.latency_ms / 1000, price),
         words=f"at most: {turn.latency_ms:,.0f} ms of a device at {price:g} USD an hour, which others may have shared",
     )
+
+
+def _by(card: PriceCard, turn: Turn) -> str:
+    """Which prices made a turn's cost."""
+    prices, usage = prices_of_card(card), _usage(turn)
+    variant = next((v for v in prices.variants if v.covers(usage.prompt, at=turn.at, processing=None)), None)
+    tier = f"; all of it at the price beyond {variant.above:,} prompt tokens" if variant and variant.above else ""
+    hours = "; at the price of its hour of the day" if variant and variant.window else ""
+    return f"its tokens by the {said(card)}{tier}{hours}"
 
 
 def _usage(turn: Turn) -> Usage:

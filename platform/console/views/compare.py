@@ -14,7 +14,7 @@ from console.access import MemberRequest, member_required
 from console.charts.forest import ForestRow, forest
 from console.page_tables import PageTable, Rows
 from console.reads import compare as reads
-from console.reads.spending.ledger import ledger
+from rl_online.spending.ledger import ledger
 from console.timerange import TimeRange
 from evals.comparing.answers import find_problem, side_by_side
 from evals.comparing.effects import Effect

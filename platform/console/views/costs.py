@@ -1,4 +1,4 @@
-"""Costs: where money went, what it bought, and what quality it pays for."""
+"""Costs: where money went and what it bought, and on a page of its own what quality it pays for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.access import MemberRequest, member_required
@@ -14,11 +15,14 @@ from console.charts.pareto import Priced, pareto
 from console.page_tables import PageTable, Rows
 from console.reads import cost_quality
 from console.reads import costs as reads
-from console.reads.spending.entries import PURPOSES
-from console.reads.spending.ledger import ledger
+from console.reads.gains import gains
 from console.timerange import TimeRange
 from evals.models import Benchmark
+from evals.statistics.ratio import Ratio
 from registry.pricing import Spend
+from rl_online.spending.budgets import standings
+from rl_online.spending.entries import PURPOSES
+from rl_online.spending.ledger import ledger
 
 DEFAULT_RANGE = "30d"
 
@@ -29,10 +33,6 @@ def costs(request: MemberRequest) -> HttpResponse:
     time_range = TimeRange.of(request, DEFAULT_RANGE)
     spent = ledger(time_range.start, time_range.end)
     found = reads.costs(spent)
-    choices = cost_quality.benchmarks(spent.since, spent.until)
-    chosen = _chosen(choices, request.GET.get("benchmark", ""))
-    rated = cost_quality.rated(chosen, spent) if chosen else []
-    serving = {row.name for row in found.rows if row.is_serving}
     return render(
         request,
         "costs/costs.html",
@@ -41,12 +41,35 @@ def costs(request: MemberRequest) -> HttpResponse:
             "ledger": spent,
             "costs": found,
             "purposes": PURPOSES,
+            "gains": gains(spent),
+            "standings": standings(timezone.now()),
+            "tables": TABLES[:1],
+        },
+    )
+
+
+@require_safe
+@member_required()
+def quality(request: MemberRequest) -> HttpResponse:
+    """Cost against quality on one benchmark, and list prices beside."""
+    time_range = TimeRange.of(request, DEFAULT_RANGE)
+    spent = ledger(time_range.start, time_range.end)
+    choices = cost_quality.benchmarks(spent.since, spent.until)
+    chosen = _chosen(choices, request.GET.get("benchmark", ""))
+    rated = cost_quality.rated(chosen, spent) if chosen else []
+    return render(
+        request,
+        "costs/quality.html",
+        {
+            "time_range": time_range,
             "benchmarks": choices,
             "benchmark": chosen,
-            "figure": _figure(request, rated, serving, time_range),
+            "figure": _figure(request, rated, reads.serving(), time_range),
             "rated": rated,
-            "tables": TABLES,
             "undrawn": [one for one in rated if not one.cost_usd or one.quality is None],
+            "prices": cost_quality.list_prices(rated, timezone.now()),
+            "million": cost_quality.own_millions(spent, rated),
+            "tables": TABLES[1:],
         },
     )
 
@@ -107,15 +130,20 @@ def _exported(row: reads.CostRow) -> tuple[Any, ...]:
     spends = [row.spend.get(purpose, Spend()) for purpose in PURPOSES]
     return (
         row.name, row.is_serving, *(value for spend in (*spends, row.total) for value in _spent(spend)),
-        row.bought.settled, row.bought.accepted, row.per_accepted_usd, row.bought.scored, row.bought.solved,
-        row.per_solved_usd, row.seconds, row.tokens,
+        row.bought.settled, row.bought.accepted, row.per_accepted_usd, *_interval(row.accepted_ratio),
+        row.bought.scored, row.bought.solved, row.per_solved_usd, *_interval(row.solved_ratio),
+        row.seconds, row.idle_usd, row.tokens,
     )  # fmt: skip
+
+
+def _interval(found: Ratio | None) -> tuple[float | None, float | None]:
+    return (None, None) if found is None else (found.low, found.high)
 
 
 def _spent(spend: Spend) -> tuple[Any, ...]:
     """The sum over priced calls is no cost where none has a price."""
     is_known = spend.calls > spend.unpriced or not spend.calls
-    return spend.cost_usd if is_known else None, spend.calls, spend.unpriced
+    return spend.cost_usd if is_known else None, spend.calls, spend.unpriced, spend.unpriced_tokens, spend.provided_usd
 
 
 def _ask_quality(request: HttpRequest) -> Callable[[], Rows]:
@@ -130,7 +158,7 @@ def _ask_quality(request: HttpRequest) -> Callable[[], Rows]:
             (
                 str(chosen), one.name, one.quality, *_bounds(one.quality, one.quality_low, one.quality_high),
                 one.interval, one.num_scored, one.cost_usd, one.cost_low, one.cost_high, cost_quality.COST_INTERVAL,
-                one.num_unpriced, one.median_tokens,
+                one.num_unpriced, one.median_tokens, one.priced_by, one.is_imported,
             )
             for one in cost_quality.rated(chosen, spent)
         ]  # fmt: skip
@@ -144,14 +172,19 @@ def _bounds(value: float | None, low: float, high: float) -> tuple[float | None,
 
 COST_COLUMNS = (
     "who_answered", "is_serving",
-    *(f"{name}_{what}" for name in (*PURPOSES, "total") for what in ("usd", "calls", "unpriced_calls")),
-    "settled_turns", "accepted_turns", "accepted_turn_usd", "scored_answers", "solved_answers",
-    "solved_problem_usd", "device_seconds", "tokens",
+    *(
+        f"{name}_{what}"
+        for name in (*PURPOSES, "total")
+        for what in ("usd", "calls", "unpriced_calls", "unpriced_tokens", "provided_usd")
+    ),
+    "settled_turns", "accepted_turns", "accepted_turn_usd", "accepted_turn_usd_low", "accepted_turn_usd_high",
+    "scored_answers", "solved_answers", "solved_problem_usd", "solved_problem_usd_low", "solved_problem_usd_high",
+    "device_seconds", "idle_usd", "tokens",
 )  # fmt: skip
 QUALITY_COLUMNS = (
     "benchmark", "side", "score_mean", "score_low", "score_high", "score_interval", "n_scored",
     "problem_usd", "problem_usd_low", "problem_usd_high", "usd_interval", "n_unpriced",
-    "output_tokens_median",
+    "output_tokens_median", "priced_by", "is_imported",
 )  # fmt: skip
 TABLES = (
     PageTable(
@@ -164,7 +197,7 @@ TABLES = (
     PageTable(
         name="cost-quality",
         title="Cost against quality",
-        page="costs",
+        page="cost-quality",
         columns=QUALITY_COLUMNS,
         ask=_ask_quality,
     ),

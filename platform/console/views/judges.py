@@ -11,7 +11,6 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access import MemberRequest, carry_out, member_required
 from console.page_tables import PageTable, Rows
 from console.reads import judges as reads
-from console.reads.spending.ledger import ledger
 from console.timerange import TimeRange
 from evals.judge_record import find_judge
 from evals.models import RatingState, VerdictKind
@@ -21,6 +20,7 @@ from evals.services.retries import request_retry
 from evals.statistics.agreement import Agreement
 from evals.statistics.proportions import Share
 from registry.models import Role
+from rl_online.spending.ledger import ledger
 
 DEFAULT_RANGE = "90d"
 

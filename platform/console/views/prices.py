@@ -1,5 +1,6 @@
 """Price cards: what a model's tokens, or an hour of our own hardware, cost from a date on."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from django.contrib import messages
@@ -13,9 +14,12 @@ from console.access import MemberRequest, member_required
 from console.reads import prices as reads
 from registry.errors import InvalidInput, StropError
 from registry.models import PriceCard, Role
-from registry.price_cards import OWN_HARDWARE, TOKEN_PRICES, add_card, all_cards, parse_price
+from registry.price_cards import OWN_HARDWARE, add_card, all_cards, parse_price
+from registry.pricing import PROCESSINGS, TOKEN_PRICES, Prices, Variant
 
 FIELDS = (*TOKEN_PRICES, "device_hour_usd")
+VARIANT_FIELDS = ("above", "processing", "from", "to", *TOKEN_PRICES)
+VARIANTS = range(1, 4)  # rows of the form
 
 
 @require_safe
@@ -45,8 +49,34 @@ def _add(request: MemberRequest) -> PriceCard:
         OWN_HARDWARE if is_own else sent.get("model", ""),
         valid_from=_hour(sent.get("date", ""), sent.get("hour", "0")),
         prices={name: parse_price(sent.get(name, ""), field=name) for name in names},
+        variants=() if is_own else [one for place in VARIANTS if (one := _variant(sent, place))],
         actor=request.user.get_username(),
     )
+
+
+def _variant(sent: Mapping[str, str], place: int) -> Variant | None:
+    """One row of other prices; None where it is empty. Raises InvalidInput."""
+    told = {name: sent.get(f"{name}-{place}", "").strip() for name in VARIANT_FIELDS}
+    if not any(told.values()):
+        return None
+    if told["above"] and not (told["above"].isascii() and told["above"].isdigit() and len(told["above"]) < 10):
+        raise InvalidInput(f"found {told['above'][:20]!r}; write a number of tokens", field="above")
+    if bool(told["from"]) != bool(told["to"]):
+        raise InvalidInput("a window has a start and an end", field="window")
+    return Variant(
+        prices=Prices(**{name: parse_price(told[name], field=name) for name in TOKEN_PRICES}),
+        above=int(told["above"]) if told["above"] else None,
+        processing=told["processing"] or None,
+        window=(_minute(told["from"]), _minute(told["to"])) if told["from"] else None,
+    )
+
+
+def _minute(text: str) -> int:
+    try:
+        moment = datetime.strptime(text, "%H:%M")
+    except ValueError:
+        raise InvalidInput(f"found {text[:10]!r}; write a time of the day, e.g. 16:30", field="window") from None
+    return 60 * moment.hour + moment.minute
 
 
 def _hour(date: str, hour: str) -> datetime:
@@ -73,6 +103,11 @@ def _page(request: MemberRequest, error: StropError | None = None) -> HttpRespon
             | ({} if request.method == "POST" else {"model": request.GET.get("model", "")}),
             "today": f"{timezone.now():%Y-%m-%d}",
             "hours": range(24),
+            "processings": PROCESSINGS,
+            "variant_rows": [
+                {"place": place, **{name: request.POST.get(f"{name}-{place}", "") for name in VARIANT_FIELDS}}
+                for place in VARIANTS
+            ],
             "problem": error,
         },
         status=error.status if error else 200,

@@ -44,6 +44,41 @@ def accept_share(by: "By", source: str | None, project: str | None, as_json: boo
     return None
 
 
+@command.command("costs", epilog="Example: strop report costs --days 7 --json")
+@click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, help="Whole hours of so many days.")
+@project_option
+@json_option
+@needs_running
+def costs(days: int, project: str | None, as_json: bool) -> None:
+    """What each checkpoint and model cost, by purpose, in USD. What has no price is counted beside, never as 0.
+
+    \b
+    JSON: {"since", "until", "total", "idle", "rows": [{"name", "purpose", "usd", "calls", "unpriced_calls",
+           "unpriced_tokens", "provided_usd", "device_seconds", "tokens"}]}; amounts are exact decimals as text
+    """
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from rl_online.spending.ledger import ledger
+    from rl_online.spending.report import rows_of, spend_of
+
+    now = timezone.now()
+    with inside_project(project):
+        book = ledger(now - timedelta(days=days), now)
+    rows = rows_of(book)
+    if as_json:
+        idle = spend_of(book.idle.spend) if book.idle.known_since else None
+        return print_json(
+            {
+                "since": book.since.isoformat(), "until": book.until.isoformat(), "total": spend_of(book.total),
+                "idle": idle, "rows": rows,
+            }
+        )  # fmt: skip
+    click.echo(table(rows))
+    return None
+
+
 @command.command("run", epilog="Example: strop report run 0199f0c2-... --as inspect --out logs/")
 @click.argument("run")
 @click.option(

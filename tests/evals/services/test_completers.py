@@ -16,7 +16,7 @@ from evals.services import completers
 from evals.services.completers import GatewayCompleter, HttpCompleter, judge_completer, prices_of
 from registry.internal_token import read
 from registry.models import PriceCard
-from registry.pricing import Prices
+from registry.pricing import PriceList, Prices
 from registry.tenancy import tenant
 
 CHAT = [{"role": "user", "content": "hi"}]
@@ -96,7 +96,7 @@ def to(server, **options):
 
 def test_a_chat_is_asked_and_its_reply_accounted_for(serve):
     server = serve((200, {}, GOOD))
-    prices = Prices(input_usd=D(1), cache_read_usd=D("0.1"), output_usd=D(10))
+    prices = PriceList(base=Prices(input_usd=D(1), cache_read_usd=D("0.1"), output_usd=D(10)))
     completion = ask(to(server, prices=prices), temperature=0, max_tokens=20)
     assert (completion.text, completion.origin, completion.finish_reason) == ("hello", "judge-2026", "stop")
     assert completion.usage == {"input": 20, "cache_read": 80, "cache_write": 0, "output": 10, "reasoning": 0}
@@ -241,6 +241,16 @@ def test_the_judge_is_the_frozen_base_unless_settings_name_another(settings, pro
     assert (other.model, isinstance(other, GatewayCompleter)) == ("big-judge", False)
 
 
+@pytest.mark.parametrize(
+    ("cost", "kept"), [(0.0123, "0.0123"), (1e-7, "0.0000001"), (-1, None), ("0.1", None), (True, None), (1e400, None)]
+)
+def test_what_the_provider_says_it_bills_is_kept_apart_from_what_the_card_makes_of_it(serve, cost, kept):
+    usage = {"prompt_tokens": 10, "completion_tokens": 1, "cost": cost}
+    server = serve((200, {}, GOOD | {"usage": usage}))
+    completion = ask(to(server, prices=PriceList(base=Prices(input_usd=D(1), output_usd=D(1)))))
+    assert completion.usage.get("provided_usd") == kept and completion.cost_usd == D("0.000011")
+
+
 def test_the_newest_valid_price_card_counts(project):
     now = timezone.now()
     with tenant(project.id):
@@ -248,7 +258,7 @@ def test_the_newest_valid_price_card_counts(project):
             PriceCard.objects.create(
                 model="m", valid_from=now + timedelta(days=days), input_usd=price, output_usd=price
             )
-    assert prices_of(project.id, "m").input_usd == 2
+    assert prices_of(project.id, "m").base.input_usd == 2
     assert prices_of(project.id, "unknown") is None
 
 

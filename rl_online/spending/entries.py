@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from registry.pricing import Spend
@@ -28,6 +29,7 @@ class Entry:
     seconds: Decimal = Decimal(0)  # of our own devices
     tokens: int | None = None  # all that were told, billed or not; None: nobody told any
     latency_seconds: Decimal = Decimal(0)  # of our own weights: the sum of latencies, at once or not
+    hour: datetime | None = None  # None: of the whole span
 
     @property
     def usd_per_latency_second(self) -> Decimal | None:

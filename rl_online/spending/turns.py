@@ -1,5 +1,7 @@
 """Turns, from their hourly rollups: of external models by tokens, of our own weights by device seconds.
 
+Under a card with tiers or hours of the day no sum over an hour tells the cost: such turns are read one by one.
+
 A device second of an hour is shared out by latency: a turn's latency x (time in which at least one answer was being
 made / sum of latencies), over all turns of our own weights in that hour. One device is assumed to answer.
 """
@@ -8,13 +10,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from console.reads.spending.entries import PURPOSE_OF_SOURCE, Entry
-from console.reads.spending.rows import CARDS, hour_price, prices, rows, tokens, usage
+from feedback.rollups import HOUR
 from registry.price_cards import Rates
 from registry.pricing import Spend, spend_on_device, spend_on_tokens
+from rl_online.spending.entries import PURPOSE_OF_SOURCE, Entry
+from rl_online.spending.rows import CARDS, hour_price, prices, rows, tokens, usage, variant
 
 
-def turns_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime) -> list[Entry]:
+def turns_of_models(
+    rates: Mapping[int, Rates], since: datetime, until: datetime, *, by_hour: bool = False
+) -> list[Entry]:
     found = rows(
         f"""
         WITH {CARDS}
@@ -22,16 +27,22 @@ def turns_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime
           sum(r.input_tokens) AS input, sum(r.cache_read_tokens) AS cache_read,
           sum(r.cache_write_tokens) AS cache_write, sum(r.output_tokens) AS output,
           sum(r.reasoning_tokens) AS reasoning, sum(r.with_usage) AS telling,
-          sum(r.input_tokens + r.cache_read_tokens + r.cache_write_tokens + r.output_tokens) AS tokens
+          sum(r.input_tokens + r.cache_read_tokens + r.cache_write_tokens + r.output_tokens) AS tokens,
+          min(r.hour) AS first, max(r.hour) AS last, {_slot("r.hour", by_hour)} AS slot
         FROM feedback_turnrollup r LEFT JOIN cards ON cards.model = r.model AND r.hour >= cards.valid_from
           AND (cards.valid_to IS NULL OR r.hour < cards.valid_to)
         WHERE r.project_id = %(project)s AND r.hour >= %(since)s AND r.hour < %(until)s
           AND r.model IS NOT NULL AND r.source = ANY(%(sources)s)
-        GROUP BY r.model, r.source, cards.id
+        GROUP BY r.model, r.source, cards.id, slot
         """,  # noqa: S608 - one literal above
         since,
         until,
     )
+    varied = [row for row in found if row["card"] in rates and rates[row["card"]].prices.variants]
+    if varied:
+        summed = [row for row in found if row not in varied]
+        first, last = min(row["first"] for row in varied), max(row["last"] for row in varied)
+        found = summed + _one_by_one({row["model"] for row in varied}, first, last + HOUR, by_hour=by_hour)
     return [
         Entry(
             name=row["model"],
@@ -40,12 +51,52 @@ def turns_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime
             purpose=PURPOSE_OF_SOURCE[row["source"]],
             spend=_on_tokens(row, rates),
             tokens=tokens(row),
+            hour=row["slot"],
         )
         for row in found
     ]
 
 
-def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) -> list[Entry]:
+def _slot(hour: str, by_hour: bool) -> str:
+    return hour if by_hour else "NULL::timestamptz"
+
+
+def _one_by_one(models: set[str], since: datetime, until: datetime, *, by_hour: bool) -> list[dict[str, Any]]:
+    """Of these models, the turns under cards with variants, by the variant that covers each. Turns are sent at once."""
+    at_once = variant(prompt="t.prompt", at="t.at", processing="NULL")
+    return rows(
+        f"""
+        WITH {CARDS},
+        t AS (
+          SELECT model, source, at, date_trunc('hour', at, 'UTC') AS hour, output_tokens, reasoning_tokens,
+            input_tokens + coalesce(cache_read_tokens, 0) + coalesce(cache_write_tokens, 0) AS prompt, input_tokens,
+            coalesce(cache_read_tokens, 0) AS cache_read, coalesce(cache_write_tokens, 0) AS cache_write,
+            input_tokens IS NOT NULL AND output_tokens IS NOT NULL AS is_told
+          FROM feedback_turn
+          WHERE project_id = %(project)s AND at >= %(since)s AND at < %(until)s AND model = ANY(%(models)s)
+            AND source = ANY(%(sources)s))
+        SELECT t.model, t.source, cards.id AS card, covering.variant, count(*) AS calls,
+          count(*) FILTER (WHERE NOT is_told) AS without_usage, count(*) FILTER (WHERE is_told) AS telling,
+          coalesce(sum(input_tokens) FILTER (WHERE is_told), 0) AS input,
+          coalesce(sum(cache_read) FILTER (WHERE is_told), 0) AS cache_read,
+          coalesce(sum(cache_write) FILTER (WHERE is_told), 0) AS cache_write,
+          coalesce(sum(output_tokens) FILTER (WHERE is_told), 0) AS output,
+          coalesce(sum(reasoning_tokens) FILTER (WHERE is_told), 0) AS reasoning,
+          coalesce(sum(prompt + output_tokens) FILTER (WHERE is_told), 0) AS tokens, {_slot("t.hour", by_hour)} AS slot
+        FROM t JOIN cards ON cards.model = t.model AND t.hour >= cards.valid_from
+          AND (cards.valid_to IS NULL OR t.hour < cards.valid_to) AND cards.variants <> '[]'
+        {at_once}
+        GROUP BY t.model, t.source, cards.id, covering.variant, slot
+        """,  # noqa: S608 - literals above
+        since,
+        until,
+        models=sorted(models),
+    )
+
+
+def turns_of_ours(
+    rates: Mapping[int, Rates], since: datetime, until: datetime, *, by_hour: bool = False
+) -> list[Entry]:
     found = rows(
         f"""
         WITH {CARDS},
@@ -55,6 +106,7 @@ def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) 
             AND source = ANY(%(sources)s)
           GROUP BY hour)
         SELECT r.policy, r.version, r.source, cards.id AS card, sum(r.turns) AS calls,
+          {_slot("r.hour", by_hour)} AS slot,
           sum(r.turns - CASE WHEN busy.busy_us IS NULL THEN 0 ELSE r.with_latency END) AS without_time,
           coalesce(sum(r.latency_us::numeric * busy.busy_us / nullif(hours.latency_us, 0)), 0) / 1000000 AS seconds,
           sum(r.latency_us)::numeric / 1000000 AS latency_seconds,
@@ -66,7 +118,7 @@ def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) 
           AND (cards.valid_to IS NULL OR r.hour < cards.valid_to)
         WHERE r.project_id = %(project)s AND r.hour >= %(since)s AND r.hour < %(until)s
           AND r.version IS NOT NULL AND r.source = ANY(%(sources)s)
-        GROUP BY r.policy, r.version, r.source, cards.id
+        GROUP BY r.policy, r.version, r.source, cards.id, slot
         """,  # noqa: S608 - one literal above
         since,
         until,
@@ -78,11 +130,16 @@ def turns_of_ours(rates: Mapping[int, Rates], since: datetime, until: datetime) 
             version=row["version"],
             purpose=PURPOSE_OF_SOURCE[row["source"]],
             spend=spend_on_device(
-                row["seconds"], hour_price(row, rates), calls=row["calls"], without_time=row["without_time"]
+                row["seconds"],
+                hour_price(row, rates),
+                calls=row["calls"],
+                without_time=row["without_time"],
+                tokens=tokens(row) or 0,
             ),
             seconds=row["seconds"],
             tokens=tokens(row),
             latency_seconds=row["latency_seconds"],
+            hour=row["slot"],
         )
         for row in found
     ]

@@ -8,19 +8,22 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from console.reads.spending.entries import Entry
-from console.reads.spending.rows import CARDS, prices, rows, tokens, usage
 from evals.models import CanaryRun, RunState
 from registry.models import Policy
 from registry.price_cards import Rates
 from registry.pricing import Spend, spend_on_tokens
+from rl_online.spending.entries import Entry
+from rl_online.spending.rows import CARDS, prices, rows, tokens, usage, variant
 
 MAX_CANARY_RUNS = 5_000
 
 # Tokens of a JSON usage, the sums over rows that carry no cost of their own but tell their tokens, and over all rows.
-_BY_CARD = "of.cost_usd IS NULL AND told.input IS NOT NULL AND told.output IS NOT NULL"
+# What the provider billed stands before what was calculated when the call was made, and that before a card's price now.
+_BILLED = "coalesce(told.provided, of.cost_usd)"
+_BY_CARD = f"{_BILLED} IS NULL AND told.input IS NOT NULL AND told.output IS NOT NULL"
 _COUNTED = f"""
-  count(*) AS calls, coalesce(sum(of.cost_usd), 0) AS cost, count(of.cost_usd) AS priced,
+  count(*) AS calls, coalesce(sum({_BILLED}), 0) AS cost, count({_BILLED}) AS priced,
+  coalesce(sum(told.provided), 0) AS provided,
   count(*) FILTER (WHERE {_BY_CARD}) AS counted,
   coalesce(sum(told.input) FILTER (WHERE {_BY_CARD}), 0) AS input,
   coalesce(sum(told.cache_read) FILTER (WHERE {_BY_CARD}), 0) AS cache_read,
@@ -36,8 +39,14 @@ CROSS JOIN LATERAL (
     CASE WHEN jsonb_typeof(of.usage->'cache_read') = 'number' THEN (of.usage->>'cache_read')::numeric END AS cache_read,
     CASE WHEN jsonb_typeof(of.usage->'cache_write') = 'number' THEN (of.usage->>'cache_write')::numeric END
       AS cache_write,
-    CASE WHEN jsonb_typeof(of.usage->'output') = 'number' THEN (of.usage->>'output')::numeric END AS output) told
+    CASE WHEN jsonb_typeof(of.usage->'output') = 'number' THEN (of.usage->>'output')::numeric END AS output,
+    (of.usage->>'provided_usd')::numeric AS provided, of.usage->>'processing' AS processing) told
 """
+
+
+def _covering(at: str) -> str:
+    prompt = "told.input + coalesce(told.cache_read, 0) + coalesce(told.cache_write, 0)"
+    return variant(prompt=f"({prompt})", at=at, processing="told.processing")
 
 
 def answers_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime) -> list[Entry]:
@@ -45,13 +54,14 @@ def answers_of_models(rates: Mapping[int, Rates], since: datetime, until: dateti
     found = rows(
         f"""
         WITH {CARDS}
-        SELECT run.model, cards.id AS card, {_COUNTED}
+        SELECT run.model, cards.id AS card, covering.variant, {_COUNTED}
         FROM evals_evalrun run JOIN evals_score of ON of.run_id = run.id {_TOLD}
         LEFT JOIN cards ON cards.model = run.model AND date_trunc('hour', run.started_at, 'UTC') >= cards.valid_from
           AND (cards.valid_to IS NULL OR date_trunc('hour', run.started_at, 'UTC') < cards.valid_to)
+        {_covering("run.started_at")}
         WHERE run.project_id = %(project)s AND run.started_at >= %(since)s AND run.started_at < %(until)s
           AND run.model IS NOT NULL AND of.status <> 'error' AND run.source_key IS NULL
-        GROUP BY run.model, cards.id
+        GROUP BY run.model, cards.id, covering.variant
         """,  # noqa: S608 - literals above
         since,
         until,
@@ -65,13 +75,14 @@ def judgements_of_models(
     found = rows(
         f"""
         WITH {CARDS}
-        SELECT judge.model, cards.id AS card, {_COUNTED}
+        SELECT judge.model, cards.id AS card, covering.variant, {_COUNTED}
         FROM evals_judgecall of JOIN evals_judgeversion judge ON judge.id = of.judge_id {_TOLD}
         LEFT JOIN cards ON cards.model = judge.model AND date_trunc('hour', of.created_at, 'UTC') >= cards.valid_from
           AND (cards.valid_to IS NULL OR date_trunc('hour', of.created_at, 'UTC') < cards.valid_to)
+        {_covering("of.created_at")}
         WHERE of.project_id = %(project)s AND of.created_at >= %(since)s AND of.created_at < %(until)s
           AND of.verdict <> 'error' AND NOT of.is_cached
-        GROUP BY judge.model, cards.id
+        GROUP BY judge.model, cards.id, covering.variant
         """,  # noqa: S608 - literals above
         since,
         until,
@@ -97,7 +108,7 @@ def canaries_of_models(own: Sequence[str], since: datetime, until: datetime) -> 
 
 def _billed(row: Mapping[str, Any], purpose: str, rates: Mapping[int, Rates]) -> Entry:
     """Calls that were billed when they were made, and those whose tokens a card prices now."""
-    spend = Spend(calls=int(row["priced"]), cost_usd=row["cost"])
+    spend = Spend(calls=int(row["priced"]), cost_usd=row["cost"], provided_usd=row["provided"])
     if unbilled := int(row["calls"] - row["priced"]):
         silent = unbilled - int(row["counted"])
         spend += spend_on_tokens(usage(row), prices(row, rates), calls=unbilled, without_usage=silent)

@@ -6,14 +6,16 @@ traffic.
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
-from console.reads.spending.entries import Entry, merged
-from console.reads.spending.measured import answers_of_models, canaries_of_models, judgements_of_models, own_policies
-from console.reads.spending.turns import num_imported, turns_of_models, turns_of_ours
-from console.reads.spending.updates import training
 from feedback.rollups import whole_hours
 from registry.price_cards import OWN_HARDWARE, all_cards, rates_by_card
 from registry.pricing import Spend
+from rl_online.spending.entries import Entry, merged
+from rl_online.spending.idle import Idle, idle_time
+from rl_online.spending.measured import answers_of_models, canaries_of_models, judgements_of_models, own_policies
+from rl_online.spending.turns import num_imported, turns_of_models, turns_of_ours
+from rl_online.spending.updates import training
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +25,7 @@ class Ledger:
     since: datetime
     until: datetime
     entries: tuple[Entry, ...]  # one for each name and purpose
+    idle: Idle  # of our own device; in no entry, since nobody asked for it
     num_imported: int  # turns that came by import: not paid for here
     has_device_price: bool  # some hour of own hardware has a price
 
@@ -31,7 +34,24 @@ class Ledger:
 
     @property
     def total(self) -> Spend:
+        """Of all that was asked for; idle time stands beside it."""
         return sum((entry.spend for entry in self.entries), Spend())
+
+    @property
+    def seconds(self) -> Decimal:
+        """Of our own devices, at work."""
+        return sum((entry.seconds for entry in self.entries), Decimal(0))
+
+
+def inference_by_hour(since: datetime, until: datetime) -> list[Entry]:
+    """What answering real users cost in each whole hour; a name may have several entries. Five queries at most."""
+    since, until = whole_hours(since, until)
+    rates = rates_by_card(all_cards())
+    entries = [
+        *turns_of_models(rates, since, until, by_hour=True),
+        *turns_of_ours(rates, since, until, by_hour=True),
+    ]
+    return [entry for entry in entries if entry.purpose == "inference"]
 
 
 def ledger(since: datetime, until: datetime) -> Ledger:
@@ -51,6 +71,7 @@ def ledger(since: datetime, until: datetime) -> Ledger:
         since=since,
         until=until,
         entries=tuple(merged(entries)),
+        idle=idle_time(cards, since, until),
         num_imported=num_imported(since, until),
         has_device_price=any(card.model == OWN_HARDWARE and card.valid_from < until for card in cards),
     )

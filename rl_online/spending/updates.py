@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from console.reads.spending.entries import Entry
 from feedback.rollups import hour_of
 from registry.models import PriceCard
 from registry.price_cards import OWN_HARDWARE, card_at
 from registry.pricing import spend_on_device
 from rl_online.models import UpdateRun
+from rl_online.spending.entries import Entry
 
 MAX_UPDATES = 5_000
 
