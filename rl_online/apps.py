@@ -16,6 +16,7 @@ class RlOnlineConfig(AppConfig):
             judging,
             live_experiments,
             live_judging,
+            overlaps,
             policy_imports,
             price_lists,
             problem_links,
@@ -42,6 +43,7 @@ class RlOnlineConfig(AppConfig):
         handlers.register(scoring.SCORE_JOB, scoring.score_job)
         handlers.register(retention.RETENTION_JOB, retention.retention_job)
         handlers.register(alarms.WATCH_JOB, alarms.watch_job)
+        handlers.register(overlaps.OVERLAP_JOB, overlaps.overlap_job)
         handlers.register(policy_imports.IMPORT_JOB, policy_imports.import_job)
         handlers.schedule("rl_online.watch", 30, alarms.ask_to_watch)
         handlers.schedule("rl_online.watch_canaries", live_experiments.LOOK_EVERY_S, live_experiments.ask_to_look)

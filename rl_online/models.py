@@ -405,3 +405,56 @@ class PolicyImport(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.source} as {self.name}"
+
+
+class SampleHashes(TenantModel):
+    """What the text of a trained turn hashes to, so that problems can be looked for in it after it is gone.
+
+    Hashes of all its words and of its n-grams, see evals.overlap; the text cannot be made of them.
+    """
+
+    sample = models.OneToOneField(BatchSample, on_delete=models.CASCADE, related_name="hashes")
+    batch = models.ForeignKey(RewardBatch, on_delete=models.CASCADE, related_name="+")
+    method = models.CharField(max_length=20)  # evals.overlap.METHOD
+    whole = models.BigIntegerField()  # of what was asked
+    grams = models.BinaryField()  # uint64, little-endian: of what was asked and of what was answered
+
+    def __str__(self) -> str:
+        return f"hashes of {self.sample}"
+
+
+class OverlapCheck(TenantModel):
+    """A benchmark was looked for in a batch. One row each: written again when problems have been added."""
+
+    benchmark = models.ForeignKey("evals.Benchmark", on_delete=models.CASCADE, related_name="+")
+    batch = models.ForeignKey(RewardBatch, on_delete=models.CASCADE, related_name="+")
+    last_problem = models.BigIntegerField()  # the highest key of its problems that were looked for
+    num_problems = models.PositiveIntegerField()
+    num_samples = models.PositiveIntegerField()  # trained ones that were looked at
+    num_without_text = models.PositiveIntegerField()  # that could not be: their text was gone before it was hashed
+    checked_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["benchmark", "batch"], name="one_check_of_a_batch")]
+
+    def __str__(self) -> str:
+        return f"{self.benchmark} in {self.batch}"
+
+
+class Overlap(TenantModel):
+    """A problem that stands in a sealed batch, wholly or in part, and the sample that holds most of it."""
+
+    problem = models.ForeignKey("evals.Problem", on_delete=models.CASCADE, related_name="overlaps")
+    batch = models.ForeignKey(RewardBatch, on_delete=models.CASCADE, related_name="+")
+    sample = models.ForeignKey(BatchSample, on_delete=models.CASCADE, related_name="+")
+    share = models.FloatField()  # of its n-grams; 1 where all of its words are the same
+    found_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["problem", "batch"], name="nearest_sample_of_a_batch"),
+            models.CheckConstraint(condition=Q(share__gt=0, share__lte=1), name="overlap_is_a_share"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} of {self.problem} in {self.batch}"

@@ -287,7 +287,7 @@ def _is_stopped(project_id: UUID, run_id: UUID) -> bool:
 
 def _row(plan: _Plan, key: Key, completion: Completion | CompletionFailed, scorer: Scorer) -> Score:
     problem, run = plan.problems[key[0]], plan.run
-    of = {"run": run, "repeat": key[1], "seed": None if run.seed is None else seed_of(run.seed, *key)}
+    of: dict[str, Any] = {"run": run, "repeat": key[1], "seed": None if run.seed is None else seed_of(run.seed, *key)}
     if isinstance(completion, CompletionRefused):
         refused = Measured(value=None, status=Status.INFRA, explanation=str(completion), parts={REFUSED: True})
         return score_row(refused, scorer, problem, **of)

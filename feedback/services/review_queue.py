@@ -27,7 +27,7 @@ REACH = timedelta(days=90)  # flags older than this wait on the list of flags, n
 MAX_SAMPLE = 200
 MAX_REASON = 500
 MAX_DRAFT = 8000  # characters of a draft's fields together
-FIELDS = ("choice", "reward", "gold", "problem", "note")  # of the review form
+FIELDS = ("choice", "reward", "gold", "problem", "benchmark", "note")  # of the review form
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -58,7 +58,10 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
         (
             Place(
                 url="evals", title="Benchmark runs", icon="columns", key="l",
-                also=("eval-run", "eval-problem", "eval-uploaded", "leaderboard"),
+                also=(
+                    "eval-run", "eval-problem", "eval-uploaded", "eval-start", "leaderboard", "benchmarks",
+                    "benchmark-overlap",
+                ),
             ),
             Place(url="compare", title="Compare", icon="compare", key="m"),
             Place(url="win-rates", title="Win rates", icon="grid", key="w", also=("comparisons", "comparison")),

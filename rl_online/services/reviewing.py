@@ -10,7 +10,7 @@ from feedback.services import review
 from feedback.services.review import Answer, Receipt
 from registry.errors import Conflict, NotFound
 from rl_online.models import BatchSample
-from rl_online.services.problems_from_turns import Added, add_problem, withdraw_problem
+from rl_online.services.problems_from_turns import NAME, Added, add_problem, withdraw_problem
 
 MAX_AT_ONCE = 200
 
@@ -22,8 +22,13 @@ class Answered:
     is_correction: bool  # the turn was learnt from already: the new reward is taught in the next batch
 
 
-def answer_review(flag_id: int, answer: Answer, *, reviewer: str, is_problem: bool = False) -> Answered:
-    """Raises as `feedback.services.review.respond` and `problems_from_turns.add_problem` do; then nothing is kept."""
+def answer_review(
+    flag_id: int, answer: Answer, *, reviewer: str, is_problem: bool = False, benchmark: str = NAME
+) -> Answered:
+    """Keep it, with the problem that goes to the draft `benchmark`.
+
+    Raises as `feedback.services.review.respond` and `problems_from_turns.add_problem` do; then nothing is kept.
+    """
     with transaction.atomic():
         review.check(answer)
         flag = Flag.objects.select_related("turn").filter(pk=flag_id).first()
@@ -32,7 +37,7 @@ def answer_review(flag_id: int, answer: Answer, *, reviewer: str, is_problem: bo
         revision = flag.turn.reward_revision
         added = None
         if is_problem:
-            added = add_problem(flag.turn, actor=reviewer, is_good=answer.gold == "accept")
+            added = add_problem(flag.turn, actor=reviewer, is_good=answer.gold == "accept", name=benchmark)
             answer = replace(answer, problem=added.ref)
         receipt = review.respond(flag, answer, reviewer=reviewer)
         is_changed = receipt.turn.reward_revision != revision

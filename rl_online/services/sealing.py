@@ -33,6 +33,7 @@ from rl_online.rewards.batch import Sample, SealedBatch, seal_batch
 from rl_online.rewards.composite import parse_reward_spec
 from rl_online.rewards.heldout import choose_heldout
 from rl_online.rewards.update_config import UpdateConfig
+from rl_online.services.overlaps import ask_about_batch
 from rl_online.services.plans import effective_config, folder_of, freeze
 from rl_online.serving.client import EngineClient
 from rl_online.serving.protocol import EngineError, EngineUnavailable, InvalidRequest
@@ -204,6 +205,7 @@ def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> Updat
     except IntegrityError as error:
         raise UpdateUnderWay("another update took some of these turns at the same time; try again") from error
     freeze(spec)
+    ask_about_batch(batch)
     run = create_run(
         batch,
         parent=prepared.parent,

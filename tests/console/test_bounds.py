@@ -30,7 +30,7 @@ BIG = {
     "feedback_ledgeritem", "feedback_flag", "feedback_reviewresponse", "feedback_outcomecount", "feedback_dirtyhour",
     "feedback_turnrollup", "feedback_userrollup", "feedback_signalrollup", "feedback_latencyrollup",
     "feedback_busyrollup", "evals_score", "evals_comparison", "evals_judgecall", "rl_online_batchsample",
-    "rl_online_updatemetric", "rl_online_alarm",
+    "rl_online_updatemetric", "rl_online_alarm", "rl_online_samplehashes", "rl_online_overlap",
 }  # fmt: skip
 TIMES = {
     "at", "hour", "received_at", "settled_at", "created_at", "resolved_at", "first_at", "last_at", "opened_at",
@@ -40,7 +40,7 @@ KEYS = {
     "id", "turn_id", "turn_ref", "session_id", "session_ref", "signal_id", "item_id", "label_id", "flag_id", "run_id",
     "batch_id", "problem_id", "comparison_id", "rating_id", "anchor_run_id",
 }  # fmt: skip
-STREAMS = {"overview-live", "update-live", "export"}  # answer longer than a page; their reads are those of the pages
+STREAMS = {"overview-live", "update-live", "eval-run-live", "export"}  # answer on and on; their reads are the pages'
 EQUAL = re.compile(r"(?:\w+\.)?\"?(\w+)\"?\)?(?:::[\w ]+)? = ")
 EQUALS = re.compile(r" = \(?(?:\w+\.)\"?(\w+)\"?\)")  # of the other side of a join
 NOT_BEFORE = re.compile(r"(?:\w+\.)?\"?(\w+)\"? >=? ")

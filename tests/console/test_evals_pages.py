@@ -10,6 +10,7 @@ import re
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
+from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
@@ -23,6 +24,7 @@ from evals.statistics.means import estimate_mean
 from evals.statistics.proportions import wilson_clustered
 from jobs import services as jobs
 from registry.tenancy import tenant
+from rl_online.models import BatchSample, Overlap
 from tests.console import evaluate
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202egnp.exe\u200b{{ 7|add:7 }}"
@@ -405,3 +407,129 @@ def test_a_table_comes_in_with_its_mapping(as_engineer, project):
     with tenant(project.id):
         run = EvalRun.objects.get()
         assert run.model == "m" and reads.with_means([run])[0].mean.value == 0.5
+
+
+# --- runs that are asked for here ---
+
+
+@pytest.fixture
+def repeated(project):
+    """A run somebody asked for: problem 0 right in 1 of 2 tries, 1 always, 2 cut off and wrong, 3 late in one try."""
+    with tenant(project.id):
+        benchmark = evaluate.make_benchmark("asked", size=4)
+        run = EvalRun.objects.create(
+            benchmark=benchmark, checkpoint="editor@1", scorer="unit_tests", state="running", num_repeats=2, seed=5,
+            seconds_per_answer=2.0, sampling={"temperature": 1, "max_tokens": 32}, asked_by="ada",
+        )  # fmt: skip
+        values = [(0, 0, 1.0, {}), (0, 1, 0.0, {}), (1, 0, 1.0, {}), (1, 1, 1.0, {}), (2, 0, 0.0, {"budget": "tokens"}),
+                  (2, 1, 0.0, {}), (3, 0, 1.0, {}), (3, 1, None, {"budget": "seconds"})]  # fmt: skip
+        problems = list(Problem.objects.filter(benchmark=benchmark).order_by("id"))
+        Score.objects.bulk_create(
+            Score(
+                run=run, problem=problems[place], scorer="unit_tests", repeat=repeat, seed=100 + repeat, value=value,
+                status="unscored" if value is None else "scored", parts=parts, output=" a",
+            )
+            for place, repeat, value, parts in values
+        )  # fmt: skip
+    return run
+
+
+@pytest.mark.django_db
+def test_a_run_with_repeats_shows_pass_at_k_flaky_problems_seeds_and_budgets(as_engineer, project, repeated):
+    html = text_of(page(as_engineer, "eval-run", repeated.pk))
+    response = page(as_engineer, "eval-run", repeated.pk)
+    at = {one.k: one for one in response.context["repeats"].at}
+    # pass@1: mean of 1/2, 1, 0 and 1 of one try; pass@2 over the three with two scored tries: 1, 1, 0
+    assert (at[1].any_right.value, round(at[2].any_right.value, 4), at[2].any_right.n) == (0.625, 0.6667, 3)
+    assert round(at[2].all_right.value, 4) == 0.3333
+    for words in (
+        "1 of 3 problems with several scored answers are <b>flaky</b>",
+        "1 answers were cut off at 32 tokens; scored as far as they came, 0 of them right",
+        "1 answers were not whole within 2 s; unscored and in no mean",
+        "Strict: 50.0 %, with the 1 that took too long as wrong",
+        "out of tokens", "out of seconds", 'data-live="/p/editor/evals/', "no worker has it",
+    ):  # fmt: skip
+        assert words in html, words
+    problem = text_of(page(as_engineer, "eval-problem", response.context["repeats"].flaky[0].key))
+    assert '<span class="state state-flaky">flaky</span>' in problem and ">101<" in problem
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_live_run_streams_its_progress_until_it_is_over(owner, project, repeated):
+    with tenant(project.id):
+        EvalRun.objects.filter(pk=repeated.pk).update(state="done")
+
+    async def read():
+        client = AsyncClient()
+        await client.aforce_login(owner)
+        return await collect(await client.get(reverse("console:eval-run-live", args=["editor", repeated.pk])))
+
+    body = asyncio.run(read()).decode()
+    assert "event: over" in body and '8 <span class=\\"meta\\">of 8</span>' in body
+
+
+@pytest.mark.django_db
+def test_a_benchmark_is_run_from_its_form_cancelled_and_gone_on_with(as_engineer, loop, project):
+    with tenant(project.id):
+        benchmark = evaluate.make_benchmark("asked", size=3, tests={"function": "f", "cases": [{"expected": 1}]})
+        benchmark.digest = "0" * 64
+        benchmark.save()
+    asked = {"benchmark": "asked@1", "checkpoint": "editor@3", "samples": "3", "temperature": "0", "seconds": "2.5"}
+    form = text_of(page(as_engineer, "evals"))
+    assert '<option value="asked@1">' in form and "editor@2</option>" in form
+    start = reverse("console:eval-start", args=["editor"])
+    refused = as_engineer.post(start, asked)
+    assert refused.status_code == 400 and "at temperature 0 every sample is the same" in text_of(refused)
+    assert 'value="2.5"' in text_of(refused)  # what was typed is still there
+    assert as_engineer.post(start, asked | {"limit": "many"}).status_code == 400
+    response = as_engineer.post(start, asked | {"temperature": "0.8"})
+    with tenant(project.id):
+        run = EvalRun.objects.get(asked_by="engineer")
+    assert response.url == reverse("console:eval-run", args=["editor", run.pk])
+    assert (run.num_repeats, run.seconds_per_answer, run.sampling) == (3, 2.5, {"temperature": 0.8, "max_tokens": 512})
+    steps = (("cancel", "cancelled", "The run is cancelled"), ("resume", "running", "The run goes on."))
+    for act, state, said in steps:
+        done = as_engineer.post(reverse(f"console:eval-{act}", args=["editor", run.pk]), follow=True)
+        with tenant(project.id):
+            assert EvalRun.objects.get(pk=run.pk).state == state
+        assert said in text_of(done)
+
+
+@pytest.mark.django_db
+def test_a_cancelled_run_is_compared_with_nothing(as_owner, project):
+    with tenant(project.id):
+        gate = evaluate.make_benchmark()
+        evaluate.make_run(gate, "editor@1")
+        evaluate.make_run(gate, "editor@2", state="cancelled")
+        board = reads.leaderboard(gate)["unit_tests"]
+    assert [one.row.name for one in board] == ["editor@1"]
+    html = text_of(page(as_owner, "compare", a="editor@1", b="editor@2"))
+    assert "0 common cases" in html and "it was cancelled before it was complete" in html
+
+
+@pytest.mark.django_db
+def test_humaneval_is_added_listed_and_checked_against_training(as_engineer, loop, project):
+    added = as_engineer.post(reverse("console:benchmark-add", args=["editor"]), follow=True)
+    assert "humaneval@1 is there and can be run" in text_of(added)
+    (row,) = [row for row in added.context["rows"] if row.benchmark.name == "humaneval"]
+    assert (row.num_problems, row.num_overlapping) == (164, 0)
+    shown = page(as_engineer, "benchmark-overlap", row.benchmark.pk)
+    assert shown.context["report"].num_checked == 0 and "not checked" in text_of(shown)
+
+
+@pytest.mark.django_db
+def test_problems_that_training_has_seen_are_marked_and_can_be_left_out(as_owner, loop, project):
+    with tenant(project.id):
+        gate = evaluate.make_benchmark()
+        for name, seed in (("editor@1", 1), ("editor@2", 2)):
+            evaluate.make_run(gate, name, seed=seed)
+        seen = Problem.objects.filter(benchmark=gate).first()
+        sample = BatchSample.objects.first()
+        Overlap.objects.create(problem=seen, batch=sample.batch, sample=sample, share=0.75)
+    html = text_of(page(as_owner, "eval-problem", seen.pk))
+    assert "Seen in training" in html and "75.0 %" in html and f"/turns/{sample.turn_ref}" in html
+    sides = {"a": "editor@1", "b": "editor@2"}
+    with_it, without = page(as_owner, "compare", **sides), page(as_owner, "compare", **sides, seen="out")
+    asked = [one.context["measured"][0]["found"].effects.rows[0].num_asked for one in (with_it, without)]
+    assert asked == [40, 39] and "1 problem stands in a batch that was trained on" in text_of(with_it)
+    assert "and is left out here" in text_of(without)

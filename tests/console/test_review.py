@@ -10,6 +10,7 @@ from evals.models import Benchmark, Problem
 from feedback.models import Flag, ReviewDraft, ReviewReservation, ReviewResponse, Turn
 from feedback.services.review import Answer, respond
 from feedback.services.review_queue import hold_next
+from jobs.models import Job
 from registry.models import AuditEvent
 from registry.services import change_project_settings
 from registry.tenancy import tenant
@@ -293,6 +294,27 @@ class TestProblems:
         assert problem.messages == [{"role": "user", "content": "Complete this function:\ndef add_two(a):"}]
         assert problem.reference == "    return 2" and benchmark.is_held_out and benchmark.digest == ""
         assert [turn.session_id for turn in rows(Turn, is_excluded=True)] == [rows(Turn)[2].session_id]
+
+    def test_a_problem_goes_to_the_benchmark_named_and_a_near_one_joins_its_family(self, as_engineer, project, rows):
+        asked = "Write a function that takes a list of numbers and gives back the longest run of equal ones in it"
+        with tenant(project.id):
+            factories.make_policy()
+            turns = [factories.make_turn(f"near-{n}", asked=asked + end) for n, end in enumerate(("", " or None"))]
+            made = [factories.make_flag(turn) for turn in turns]
+        answer = {"choice": "fine", "problem": "on", "benchmark": "lists of users"}
+        page = as_engineer.post(at("review-answer", made[0].pk), answer, follow=True)
+        assert "Added to lists of users@1." in text(page)
+        assert '<option value="lists of users">' in text(as_engineer.get(at("review-item", made[1].pk)))
+        page = as_engineer.post(at("review-answer", made[1].pk), answer, follow=True)
+        first, second = rows(Problem)
+        assert f"of it stands in lists of users@1/{first.problem_id}: the two are one family." in text(page)
+        assert first.slices["family"] == second.slices["family"] == first.problem_id
+        assert rows(Job, kind="rl_online.overlap")
+        page = as_engineer.post(at("review-close-problems"), {"name": "lists of users"}, follow=True)
+        assert "lists of users@1 is closed" in text(page)
+        assert "a name has 1 to 100 characters and no / or @" in text(
+            as_engineer.post(at("review-answer", made[0].pk), answer | {"benchmark": "a/b"}, follow=True)
+        )
 
     def test_the_same_question_is_one_problem(self, as_reviewer, flags, rows):
         as_reviewer.post(at("review-answer", flags[0].pk), {"choice": "fine", "problem": "on"})

@@ -4,6 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from evals.models import EvalRun
 from registry import services
 from registry.models import ApiKey, AuditEvent, CheckpointState, Deployment
 from registry.signin import redeem
@@ -137,6 +138,31 @@ def test_policies_are_listed_with_what_serves(editor):
     assert strop_json("models", "list")["policies"] == [
         {"policy": "editor", "source": "test", "serving": "editor@1", "checkpoints": 2}
     ]
+
+
+def test_a_benchmark_is_added_run_cancelled_and_checked_against_training(editor, project):
+    assert strop_json("benchmarks", "add", "humaneval")["problems"] == 164
+    assert [row["benchmark"] for row in strop_json("benchmarks", "list")["benchmarks"]] == ["humaneval@1"]
+    assert strop_json("benchmarks", "check", "humaneval") == {
+        "benchmark": "humaneval@1", "problems": 164, "batches": 0, "checked": 0, "samples": 0, "without_text": 0,
+        "overlapping": 0, "overlaps": [],
+    }  # fmt: skip
+    assert strop("benchmarks", "close", "humaneval").exit_code == 1
+
+    sampled = ("--samples", "2", "--temperature", "0.5", "--limit", "3", "--tokens", "16", "--seconds-per-problem", "9")
+    made = strop_json("eval", "run", "humaneval", "--checkpoint", "v2", *sampled, "--stop", "\\nclass")
+    assert (made["checkpoint"], made["state"], made["asked"]) == ("editor@2", "running", 6)
+    assert made["mean"]["value"] is None and made["pass_at_k"] == {}
+    with tenant(project.id):
+        run = EvalRun.objects.get()
+        assert run.sampling == {"stop": ["\nclass"], "max_tokens": 16, "temperature": 0.5}
+        assert (run.num_repeats, run.num_problems, run.seconds_per_answer, run.seed) == (2, 3, 9.0, 0)
+    assert strop_json("eval", "cancel", made["id"])["state"] == "cancelled"
+    assert strop_json("eval", "resume", made["id"])["state"] == "running"
+    assert strop_json("eval", "show", made["id"])["benchmark"] == "humaneval@1"
+    wrong = strop("eval", "run", "humaneval", "--samples", "2")
+    assert wrong.exit_code == 2 and "temperature: at temperature 0 every sample is the same" in wrong.output
+    assert strop("eval", "run", "nothing").exit_code == 1
 
 
 def test_overrides_are_json_where_they_read_as_json():

@@ -10,7 +10,7 @@ from console.facets import Counted, Facet, count_facets
 from console.listing import Asked, Column, ExportOf, Found, ListKind, keyset_page
 from console.query import Field, Fields, Term
 from console.reads.evals import light_runs, with_means
-from evals.models import EvalRun, RunState
+from evals.models import EvalRun, EvalState
 from evals.refs import benchmark_ref
 from registry.errors import InvalidInput
 
@@ -43,7 +43,7 @@ FIELDS = Fields(
     Field("model", help="an external model's name"),
     Field("checkpoint", help="policy@version"),
     Field("scorer", help="the one that stands for the run"),
-    Field("state", choices=tuple(RunState.values), help="of the run, or of its import"),
+    Field("state", choices=tuple(EvalState.values), help="of the run, or of its import"),
     Field("format", help="of the file it came from"),
     Field("made", choices=("here", "elsewhere"), build=_made, help="measured here, or brought in"),
     Field("writer_id", column="writer_run_id", help="the id its writer gave it"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Max, Q, QuerySet
 from django.db.models.fields.json import KT
 
 from evals.models import Benchmark, EvalRun, Problem, RunState, Score
@@ -61,7 +61,7 @@ def with_means(runs: Sequence[EvalRun]) -> list[RunRow]:
     sizes = _sizes({run.benchmark_id for run in runs if not run.source_key})
 
     def asked(run: EvalRun) -> int:
-        return 0 if run.source_key else sizes.get(run.benchmark_id, 0)
+        return 0 if run.source_key else run.num_problems or sizes.get(run.benchmark_id, 0)
 
     return [RunRow(run=run, mean=mean_of(parts.get(run.pk, []), num_asked=asked(run))) for run in runs]
 
@@ -177,7 +177,7 @@ def leaderboard(benchmark: Benchmark) -> dict[str, list[Standing]]:
     """Scorer -> standings, the best mean first: what two scorers measure is never ranked together."""
     runs = light_runs().filter(benchmark=benchmark, state=RunState.DONE).order_by("-started_at", "-id")[:MOST_RUNS]
     newest: dict[tuple[str, str | None, str | None], list[EvalRun]] = defaultdict(list)
-    for run in runs:
+    for run in sorted(runs, key=lambda run: run.num_problems is not None):  # one of a part only where no other is
         newest[run.scorer, run.checkpoint, run.model].append(run)
     rows = with_means([same[0] for same in newest.values()])
     by_scorer: dict[str, list[RunRow]] = defaultdict(list)
@@ -209,6 +209,47 @@ def find_problem(number: int) -> Problem:
     if found is None:
         raise NotFound("no such problem")
     return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TriedBy:
+    """What one run made of a problem, over its repeats."""
+
+    run: EvalRun
+    scorer: str
+    right: int  # with the full score
+    scored: int
+    answered: int
+
+    @property
+    def is_flaky(self) -> bool:
+        """Right in one repeat and wrong in another."""
+        return 0 < self.right < self.scored
+
+
+def tries_at(problem: Problem) -> list[TriedBy]:
+    """Runs that answered it more than once, the newest first."""
+    rows = (
+        Score.objects.filter(problem=problem, run__isnull=False)
+        .values("run", "scorer")
+        .annotate(
+            right=Count("id", filter=Q(value=1)),
+            scored=Count("value"),
+            answered=Count("id"),
+            newest=Max("run__started_at"),
+        )
+        .filter(answered__gt=1)
+        .order_by("-newest", "scorer")[:MOST_ANSWERS]
+    )
+    found = list(rows)
+    runs = light_runs().in_bulk([row["run"] for row in found])
+    return [
+        TriedBy(
+            run=runs[row["run"]], scorer=row["scorer"], right=row["right"], scored=row["scored"],
+            answered=row["answered"],
+        )
+        for row in found
+    ]  # fmt: skip
 
 
 def answers_to(problem: Problem) -> list[Score]:

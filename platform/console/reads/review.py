@@ -13,7 +13,7 @@ from console.lists.turns import payloads_of
 from console.reads.flagged import find_flag
 from console.reads.transcript import Exchange, transcript
 from evals.models import Benchmark, Score
-from evals.services.drafts import find_draft
+from evals.services.drafts import open_drafts
 from feedback.models import Flag, FlagState, ReviewDraft, ReviewReservation, ReviewResponse, TurnPayload, UserSignal
 from feedback.services.review import num_needed
 from feedback.services.review_queue import Narrowed, open_flags
@@ -21,7 +21,6 @@ from feedback.triage import RULES, Rule
 from registry.errors import InvalidInput
 from registry.services import parse_checkpoint_name
 from rl_online.models import BatchSample, UpdateRun
-from rl_online.services.problems_from_turns import NAME as DRAFT
 
 LISTED = 60  # open flags in the pane at the left
 RECENT = 12  # of this person's answers below them
@@ -86,8 +85,7 @@ class Queue:
     num_mine_today: int
     rules: list[tuple[str, int]]  # with open flags, and how many
     checkpoints: list[str]  # likewise
-    draft: Benchmark | None  # the benchmark that problems are collected for
-    num_problems: int  # in it
+    drafts: list[Benchmark]  # that problems are collected for, with `num_problems`
 
     @property
     def total(self) -> int:
@@ -105,7 +103,6 @@ def queue(scope: Scope, reviewer: str, *, now: datetime | None = None) -> Queue:
     settled = Flag.objects.filter(state=FlagState.RESOLVED, resolved_at__gte=midnight).count()
     mine = ReviewResponse.objects.filter(reviewer=reviewer, withdrawn_at__isnull=True)
     by_rule = sorted(counts, key=lambda pair: (-(RULES[pair[0]].severity if pair[0] in RULES else -1), pair[0]))
-    draft = find_draft(DRAFT)
     return Queue(
         rows=_rows(list(flags.select_related("turn__session")[:LISTED]), reviewer, now),
         recent=_recent(mine),
@@ -121,8 +118,7 @@ def queue(scope: Scope, reviewer: str, *, now: datetime | None = None) -> Queue:
         num_mine_today=mine.filter(at__gte=midnight).values("submission").distinct().count(),
         rules=by_rule,
         checkpoints=[f"{policy}@{version}" for policy, version in versions.distinct().order_by("-turn__version")[:30]],
-        draft=draft,
-        num_problems=draft.problems.count() if draft else 0,
+        drafts=open_drafts(),
     )
 
 

@@ -13,13 +13,18 @@ from console.listing import PATIENCE_S, Found, show_list
 from console.lists.evals import EVALS
 from console.patience import TooSlow, patience
 from console.reads import evals as reads
+from console.reads.benchmarks import progress_of
 from console.snippets import Snippet
+from console.views.benchmarks import form_of
 from evals import selectors_runs
 from evals.importers.registry import formats
 from evals.models import EvalRun, Score
+from evals.selectors_repeats import over_budget, repeats_of, tries_of
 from evals.services import uploads
 from registry.errors import StropError
 from registry.models import Role
+from rl_online.services.overlaps import overlaps_of, seen_in_training
+from rl_online.services.problems_from_turns import neighbours_of
 
 COMMAND = "strop import runs logs/"
 IMPORT = Snippet(name="snippet-import", caption="shell: a file, or all that a folder holds", text=COMMAND)
@@ -37,6 +42,7 @@ def _around(found: Found) -> dict[str, Any]:
         "formats": formats(),
         "max_bytes": uploads.MAX_BYTES,
         "max_mib": uploads.MAX_BYTES // 2**20,
+        **form_of(),
     }
 
 
@@ -57,10 +63,23 @@ def run(request: MemberRequest, run: UUID) -> HttpResponse:
             "notes": _by_kind(found),
             "spent": selectors_runs.spent(found),
             "slices": selectors_runs.slices(found),
+            "progress": progress_of(found) if found.asked_by else None,
+            **_repeats(found),
             "scorer": scorer,
             **_results(request, found, scorer),
         },
     )
+
+
+def _repeats(run: EvalRun) -> dict[str, Any]:
+    """What several answers to a problem say, what ran out of a budget, and what training has seen of the problems."""
+    tried = tries_of(run)
+    return {
+        "repeats": repeats_of(tried or ()),
+        "over": over_budget(run, tried),
+        "num_seen": len(seen_in_training([one.key for one in tried or ()])),
+        "num_tried": len(tried or ()),
+    }
 
 
 def _by_kind(run: EvalRun) -> list[tuple[str, list[str]]]:
@@ -97,7 +116,14 @@ def leaderboard(request: MemberRequest, benchmark: int) -> HttpResponse:
 @member_required()
 def problem(request: MemberRequest, problem: int) -> HttpResponse:
     found = reads.find_problem(problem)
-    context = {"problem": found, "answers": reads.answers_to(found), "most": reads.MOST_ANSWERS}
+    context = {
+        "problem": found,
+        "answers": reads.answers_to(found),
+        "most": reads.MOST_ANSWERS,
+        "tried": reads.tries_at(found),
+        "overlaps": overlaps_of(found),
+        "neighbour": None if found.benchmark.origin else neighbours_of(found),
+    }
     return render(request, "evals/problem.html", context)
 
 

@@ -1,4 +1,4 @@
-"""Streams of the pages that move: the overview and an update."""
+"""Streams of the pages that move: the overview, an update and a benchmark run."""
 
 from typing import Any
 from uuid import UUID
@@ -7,16 +7,18 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
 from console.live import Snapshot
+from console.reads import benchmarks, policies
 from console.reads import overview as overview_reads
-from console.reads import policies
 from console.streaming import stream
 from console.timerange import TimeRange
 from console.views import overview as overview_page
 from console.views import updates as updates_page
+from evals.selectors_runs import find_run
 from registry.models import Project
 from rl_online.selectors import update_detail
 
 UPDATE_POLL_S = 1.0
+RUN_POLL_S = 1.0
 OVERVIEW_POLL_S = 3.0  # it reads far more rows, and minutes are its unit
 
 
@@ -51,3 +53,13 @@ async def update(request: HttpRequest, project: str, update: UUID) -> HttpRespon
         )
 
     return await stream(request, project, ("update", update), read, poll_s=UPDATE_POLL_S)
+
+
+async def eval_run(request: HttpRequest, project: str, run: UUID) -> HttpResponse:
+    def read(project: Project) -> Snapshot:
+        progress = benchmarks.progress_of(find_run(run))
+        context: dict[str, Any] = {"progress": progress, "project": project}
+        part = render_to_string("evals/_progress.html", context)
+        return Snapshot(parts={"run-progress": part}, figures={}, is_over=not progress.is_live)
+
+    return await stream(request, project, ("eval-run", run), read, poll_s=RUN_POLL_S)

@@ -136,10 +136,11 @@ def change_settings(request: MemberRequest) -> HttpResponse:
 @require_POST
 @member_required(Role.ENGINEER)
 def close_problems(request: MemberRequest) -> HttpResponse:
-    """Freeze the benchmark draft that reviewers fill."""
+    """Freeze a benchmark draft that reviewers fill."""
     back = reverse("console:review", args=[request.member.project.slug])
     actor = request.user.get_username()
-    return carry_out(request, lambda: f"{close_draft(DRAFT, actor=actor)} is closed and can be run.", back=back)
+    name = request.POST.get("name", "").strip() or DRAFT
+    return carry_out(request, lambda: f"{close_draft(name, actor=actor)} is closed and can be run.", back=back)
 
 
 def _how(settings: ProjectSettings) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from feedback.services import review, review_queue
 from feedback.services.review import Answer
 from registry.errors import Conflict, Forbidden, InvalidInput, NotFound, StropError
 from registry.models import Role
+from rl_online.services.problems_from_turns import NAME
 from rl_online.services.reviewing import Answered, answer_review, undo_review
 
 OTHER = "other"  # of the form's choices: the reward is typed
@@ -38,7 +39,8 @@ def answer(request: MemberRequest, flag: int) -> HttpResponse:
         with transaction.atomic():
             given = answer_of(request.POST)
             is_problem = request.POST.get("problem") == "on"
-            answered = answer_review(flag, given, reviewer=reviewer, is_problem=is_problem)
+            benchmark = request.POST.get("benchmark", "").strip() or NAME
+            answered = answer_review(flag, given, reviewer=reviewer, is_problem=is_problem, benchmark=benchmark)
     except (NotFound, Forbidden):
         raise
     except StropError as error:
@@ -147,9 +149,11 @@ def sentence(answered: Answered) -> str:
     ]
     if answered.is_correction:
         parts.append("It was learnt from already, so the next batch teaches the difference.")
-    if answered.added:
-        was = "Added to" if answered.added.is_new else "The same question is already in"
-        parts.append(f"{was} {answered.added.problem.benchmark}.")
+    if added := answered.added:
+        was = "Added to" if added.is_new else "The same question is already in"
+        parts.append(f"{was} {added.problem.benchmark}.")
+        if added.neighbour is not None:
+            parts.append(f"{added.share:.0%} of it stands in {added.neighbour}: the two are one family.")
     return " ".join(parts)
 
 

@@ -1,0 +1,257 @@
+"""Which problems stand in sealed batches: a measurement on what was trained on says little.
+
+Job `rl_online.overlap` hashes a batch's samples once, when it is sealed or when it is first asked about, and looks for
+problems in the hashes; what it found stays when the text goes. Memory is bounded by SAMPLES_AT_ONCE and
+PROBLEMS_AT_ONCE. All but the job is called inside a tenant. Not here: when two texts overlap (evals.overlap).
+"""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+from uuid import UUID
+
+import numpy as np
+from django.db.models import Exists, Max, OuterRef, QuerySet
+
+from evals import overlap
+from evals.models import Benchmark, Problem
+from evals.overlap import METHOD, SHARE, Text, asked_text, hashed
+from feedback.models import Turn
+from jobs.services import ClaimedJob, NotYet, enqueue
+from registry.tenancy import tenant
+from rl_online.collecting import payloads_of
+from rl_online.models import BatchSample, Overlap, OverlapCheck, RewardBatch, SampleHashes
+
+T = TypeVar("T")
+
+OVERLAP_JOB = "rl_online.overlap"
+SLICE_S = 40.0  # of a worker's time; Celery ends a task at 90 s
+HASH_AT_ONCE = 200
+SAMPLES_AT_ONCE = 2000
+PROBLEMS_AT_ONCE = 500
+CANDIDATES = 5  # samples with most n-grams of a problem, which are looked at closely
+MOST_SHOWN = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """How a benchmark stands to all that was trained on."""
+
+    num_problems: int
+    num_batches: int  # with trained samples
+    num_checked: int  # of those, for all problems there are now
+    num_samples: int  # trained ones that were looked at
+    num_without_text: int  # that could not be
+    num_overlapping: int  # problems
+    overlaps: tuple[Overlap, ...]  # at most MOST_SHOWN, the largest share first; with problem, batch and sample
+
+    @property
+    def is_complete(self) -> bool:
+        return self.num_checked == self.num_batches
+
+
+def ask_about_batch(batch: RewardBatch) -> None:
+    """In the caller's transaction: look for every problem in what has been sealed."""
+    enqueue(OVERLAP_JOB, project_id=batch.project_id, payload={"batch": str(batch.pk)}, key=f"batch:{batch.pk}")
+
+
+def ask_about_benchmark(benchmark: Benchmark) -> None:
+    """In the caller's transaction: look for its problems in every batch that was not looked at for all of them."""
+    payload = {"benchmark": benchmark.pk}
+    enqueue(OVERLAP_JOB, project_id=benchmark.project_id, payload=payload, key=f"benchmark:{benchmark.pk}")
+
+
+def overlap_job(job: ClaimedJob) -> None:
+    """Pairs of benchmark and batch, one by one; killed in between, it goes on with those that have no check yet."""
+    assert job.project_id is not None
+    deadline = time.monotonic() + SLICE_S
+    with tenant(job.project_id):
+        pairs = _open_pairs(job.payload)
+    for benchmark_id, batch_id in pairs:
+        _hash_batch(job, batch_id)
+        with tenant(job.project_id):
+            _check(Benchmark.objects.get(pk=benchmark_id), RewardBatch.objects.get(pk=batch_id))
+        job.renew()
+        if time.monotonic() > deadline:
+            raise NotYet(0, "looks for problems in batches")
+    if not pairs and "batch" in job.payload:
+        _hash_batch(job, UUID(job.payload["batch"]))  # for benchmarks that come later
+
+
+def report(benchmark: Benchmark) -> Report:
+    last = Problem.objects.filter(benchmark=benchmark).aggregate(last=Max("pk"))["last"] or 0
+    checks = OverlapCheck.objects.filter(benchmark=benchmark)
+    batches = set(_trained_batches().values_list("pk", flat=True))
+    rows = list(checks.values_list("batch_id", "last_problem", "num_samples", "num_without_text"))
+    done = [row for row in rows if row[0] in batches and row[1] >= last]
+    found = Overlap.objects.filter(problem__benchmark=benchmark)
+    shown = found.select_related("problem", "batch__policy", "sample").order_by("-share", "-found_at", "-id")
+    return Report(
+        num_problems=Problem.objects.filter(benchmark=benchmark).count(),
+        num_batches=len(batches),
+        num_checked=len(done),
+        num_samples=sum(row[2] for row in done),
+        num_without_text=sum(row[3] for row in done),
+        num_overlapping=found.values("problem").distinct().count(),
+        overlaps=tuple(shown[:MOST_SHOWN]),
+    )
+
+
+def overlaps_of(problem: Problem) -> list[Overlap]:
+    """Batches that hold it, the largest share first."""
+    found = Overlap.objects.filter(problem=problem).select_related("batch__policy", "sample")
+    return list(found.order_by("-share", "-found_at", "-id")[:MOST_SHOWN])
+
+
+def seen_in_training(problems: Collection[int]) -> set[int]:
+    """Those of these problems (keys) that stand in a sealed batch. One query."""
+    return set(Overlap.objects.filter(problem_id__in=list(problems)).values_list("problem_id", flat=True))
+
+
+def _trained_batches() -> "QuerySet[RewardBatch]":
+    return RewardBatch.objects.filter(Exists(_trained(OuterRef("pk"))))
+
+
+def _trained(batch: Any) -> "QuerySet[BatchSample]":
+    """What taught something new: a correction is of a turn that an earlier sample holds."""
+    return BatchSample.objects.filter(batch=batch, is_heldout=False, is_correction=False)
+
+
+def _open_pairs(payload: dict[str, Any]) -> list[tuple[int, UUID]]:
+    """(benchmark, batch) that were not looked at for all problems there are, newest batches first."""
+    benchmarks = Benchmark.objects.annotate(last=Max("problems__pk")).filter(last__isnull=False)
+    batches = _trained_batches()
+    if "batch" in payload:
+        batches = batches.filter(pk=payload["batch"])
+    else:
+        benchmarks = benchmarks.filter(pk=payload["benchmark"])
+    lasts = dict(benchmarks.values_list("pk", "last"))
+    keys = list(batches.order_by("-created_at", "-pk").values_list("pk", flat=True))
+    checks = OverlapCheck.objects.filter(benchmark__in=lasts, batch__in=keys)
+    rows = checks.values_list("benchmark_id", "batch_id", "last_problem")
+    done = {(benchmark, batch) for benchmark, batch, last in rows if last >= lasts[benchmark]}
+    return [(benchmark, batch) for batch in keys for benchmark in lasts if (benchmark, batch) not in done]
+
+
+def _hash_batch(job: ClaimedJob, batch_id: UUID) -> None:
+    """Keep the hashes of its samples that have none yet and whose text is still there."""
+    assert job.project_id is not None
+    after = 0
+    while True:
+        with tenant(job.project_id):
+            missing = _trained(batch_id).filter(pk__gt=after).exclude(hashes__method=METHOD).order_by("pk")
+            samples = list(missing[:HASH_AT_ONCE])
+            if not samples:
+                return
+            after = samples[-1].pk
+            _hash(samples)
+        job.renew()
+
+
+def _hash(samples: Sequence[BatchSample]) -> None:
+    turns = {turn.turn_id: turn for turn in Turn.objects.filter(turn_id__in=[one.turn_ref for one in samples])}
+    payloads = payloads_of(list(turns.values()))
+    rows = []
+    for sample in samples:
+        payload = payloads.get(sample.turn_ref)
+        if payload is None:
+            continue
+        asked = hashed(asked_text(payload.prompt, payload.messages))
+        grams = np.concatenate([asked.grams, hashed(payload.completion or "").grams])
+        packed = grams.astype("<u8").tobytes()
+        row = {"batch_id": sample.batch_id, "method": METHOD, "whole": asked.whole, "grams": packed}
+        rows.append(SampleHashes(sample=sample, **row))
+    SampleHashes.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["sample"],
+        update_fields=["method", "whole", "grams"],
+    )
+
+
+def _check(benchmark: Benchmark, batch: RewardBatch) -> None:
+    """Look for problems that are newer than the last check of this pair, and keep the nearest sample of each."""
+    check = OverlapCheck.objects.filter(benchmark=benchmark, batch=batch).first()
+    problems = Problem.objects.filter(benchmark=benchmark, pk__gt=check.last_problem if check else 0).order_by("pk")
+    last, num_problems = check.last_problem if check else 0, check.num_problems if check else 0
+    columns = problems.values_list("pk", "prompt", "messages")
+    for some in _in_parts(columns.iterator(PROBLEMS_AT_ONCE), PROBLEMS_AT_ONCE):
+        texts = {key: hashed(asked_text(prompt, messages)) for key, prompt, messages in some}
+        best: dict[int, tuple[float, int]] = {}  # problem -> (share, sample)
+        for samples in _samples_of(batch):
+            for key, text in texts.items():
+                found = samples.nearest(text)
+                if found is not None and found > best.get(key, (0.0, 0)):
+                    best[key] = found
+        Overlap.objects.bulk_create(
+            [
+                Overlap(problem_id=key, batch=batch, sample_id=sample, share=share)
+                for key, (share, sample) in best.items()
+            ],
+            update_conflicts=True,
+            unique_fields=["problem", "batch"],
+            update_fields=["sample", "share"],
+        )
+        last, num_problems = max(texts), num_problems + len(texts)
+    num_hashed = SampleHashes.objects.filter(batch=batch, method=METHOD).count()
+    OverlapCheck.objects.update_or_create(
+        benchmark=benchmark,
+        batch=batch,
+        defaults={
+            "last_problem": last,
+            "num_problems": num_problems,
+            "num_samples": num_hashed,
+            "num_without_text": _trained(batch.pk).count() - num_hashed,
+        },
+    )
+
+
+class _Samples:
+    """The hashes of some samples, sorted, so that a problem's n-grams are found by bisection."""
+
+    def __init__(self, rows: Sequence[tuple[int, int, bytes]]) -> None:
+        grams = [np.unique(np.frombuffer(packed, "<u8")) for _, _, packed in rows]
+        self._keys = [key for key, _, _ in rows]
+        self._by_whole = {whole: key for key, whole, _ in rows}
+        every = np.concatenate([*grams, np.empty(0, np.uint64)])
+        owners = np.repeat(np.arange(len(grams), dtype=np.int32), [len(one) for one in grams])
+        kept = ~np.isin(every, overlap.common(grams))
+        order = np.argsort(every[kept], kind="stable")
+        self._grams, self._owners = every[kept][order], owners[kept][order]
+
+    def nearest(self, text: Text) -> tuple[float, int] | None:
+        """(share, sample) of the one that holds most of this problem; None below SHARE."""
+        if not text.num_words:
+            return None
+        if (same := self._by_whole.get(text.whole)) is not None:
+            return 1.0, same
+        first = np.searchsorted(self._grams, text.grams, "left")
+        counts = np.searchsorted(self._grams, text.grams, "right") - first
+        if not counts.sum():
+            return None
+        places = np.repeat(np.arange(len(text.grams)), counts)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+        owners = self._owners[np.repeat(first, counts) + within]
+        likely = np.argsort(np.bincount(owners, minlength=len(self._keys)))[::-1][:CANDIDATES]
+        shares = [(self._share(text, places[owners == owner]), self._keys[owner]) for owner in likely]
+        best = max(shares)
+        return best if best[0] >= SHARE else None
+
+    def _share(self, text: Text, places: "np.ndarray[Any, Any]") -> float:
+        found = np.zeros(len(text.grams), np.bool_)
+        found[places] = True
+        return overlap.share_in(text, found)
+
+
+def _samples_of(batch: RewardBatch) -> Iterator[_Samples]:
+    rows = SampleHashes.objects.filter(batch=batch, method=METHOD).order_by("pk")
+    for some in _in_parts(rows.values_list("sample_id", "whole", "grams").iterator(HASH_AT_ONCE), SAMPLES_AT_ONCE):
+        yield _Samples([(key, whole, bytes(packed)) for key, whole, packed in some])
+
+
+def _in_parts(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    waiting = iter(rows)
+    while part := list(islice(waiting, size)):
+        yield part
