@@ -74,6 +74,24 @@ def postgres(home: Home) -> Iterator[Postgres]:
         connections.close_all()
 
 
+# What a test committed goes again: as rows, for emptying every table by TRUNCATE makes some 400 files anew, half a
+# second each time. What somebody still writes is waited for, as TRUNCATE would.
+EMPTY_TABLES = """
+CREATE OR REPLACE FUNCTION empty_tables() RETURNS void LANGUAGE plpgsql
+SECURITY DEFINER SET session_replication_role = replica AS $$
+DECLARE one regclass;
+BEGIN
+  FOR one IN SELECT oid::regclass FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0
+      AND relname NOT IN ('django_migrations', 'django_content_type', 'auth_permission') ORDER BY oid
+  LOOP
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', one);
+    EXECUTE format('DELETE FROM %s', one);
+  END LOOP;
+END $$
+"""
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(request: pytest.FixtureRequest, django_db_blocker) -> Iterator[None]:
     """Migrate as the owner; the app role may also truncate, in tests only, so that a test can commit."""
@@ -91,6 +109,10 @@ def django_db_setup(request: pytest.FixtureRequest, django_db_blocker) -> Iterat
         call_command("migrate", database="owner", verbosity=0, interactive=False)
         with owner.cursor() as cursor:
             cursor.execute(f'GRANT TRUNCATE ON ALL TABLES IN SCHEMA public TO "{app}"')
+            cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+            if cursor.fetchone() == (True,):
+                cursor.execute(EMPTY_TABLES)
+                connections["default"].ops.sql_flush = lambda *_, **__: ["SELECT empty_tables();"]
         owner.close()
     yield
     with django_db_blocker.unblock():
