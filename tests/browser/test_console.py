@@ -89,6 +89,8 @@ def test_the_theme_switch_repaints_and_is_remembered(visit, owner, paths):
     visitor.open(paths["overview"])
     visitor.page.select_option("#theme", "dark")
     assert visitor.page.evaluate("document.documentElement.dataset.bsTheme") == "dark"
+    buttons = "[...document.querySelectorAll('.plot-box')].map(box => box.querySelectorAll(':scope > .plot-csv').length)"
+    assert set(visitor.page.evaluate(buttons)) == {1}, "drawing a chart anew gives it no second button"
     visitor.open(paths["sessions"])
     assert visitor.page.evaluate("document.documentElement.dataset.bsTheme") == "dark"
 

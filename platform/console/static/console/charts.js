@@ -42,7 +42,7 @@
   };
   const clock = (text) => String(text).replace(" ", "T").slice(0, 19);
   const behave = (box, figure) => {
-    if (box.dataset.behaves || !box.on) return;
+    if ("behaves" in box.dataset || !box.on) return;
     box.dataset.behaves = "";
     if (figure.layout.meta?.is_linked) {
       box.classList.add("plot-linked");
