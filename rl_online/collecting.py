@@ -20,6 +20,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evals.judge_trust import paused_scorers
 from evals.models import Score, ScoreStatus
+from evals.services.panels import PREFIX as PANEL
+from evals.services.panels import panel_marks
 from feedback.models import Outcome, Turn, TurnPayload
 from registry.models import Checkpoint, Policy
 from registry.services import lineage
@@ -313,14 +315,18 @@ def _batches_behind(line: Line) -> set[UUID]:
 
 
 def scores_of(turn_ids: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    """turn -> scorer -> value; only what was scored, and by no judge that is paused."""
+    """turn -> scorer -> value; only what was scored, and by no judge that is paused, alone or on a panel."""
     found: dict[str, dict[str, float | None]] = {}
-    scored = Score.objects.filter(turn_ref__in=turn_ids, status=ScoreStatus.SCORED).order_by("id")
+    kept = Q(status=ScoreStatus.SCORED) | Q(scorer__startswith=PANEL)
+    scored = Score.objects.filter(kept, turn_ref__in=turn_ids).order_by("id")
     rows = list(scored.values_list("turn_ref", "scorer", "scorer_version", "value"))
     paused = paused_scorers() if any(scorer.startswith("judge:") for _, scorer, _, _ in rows) else set()
+    spoken = list(dict.fromkeys(turn_id for turn_id, scorer, _, _ in rows if scorer.startswith(PANEL)))
     for turn_id, scorer, version, value in rows:
-        if (scorer, version) not in paused:
+        if not scorer.startswith(PANEL) and (scorer, version) not in paused:
             found.setdefault(turn_id, {})[scorer] = value
+    for turn_id, marks in panel_marks(spoken).items() if spoken else ():
+        found.setdefault(turn_id, {}).update(marks)
     return found
 
 

@@ -8,24 +8,21 @@ The job's handler is the loop's, which alone may read what was said (rl_online.s
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from evals.judge_record import paused_judges
 from evals.judging.completer import Completer
 from evals.judging.judge import Judge
-from evals.judging.panel import panel_mark
 from evals.judging.pointwise import Item, Rating, RatingCall, late, rate
 from evals.models import (
     JudgeCall,
     JudgeDuty,
     JudgeVersion,
     LiveRating,
-    Panel,
     RatingState,
     Score,
     ScoreStatus,
@@ -33,6 +30,7 @@ from evals.models import (
     VerdictKind,
 )
 from evals.services.judges import duty_of, judges_itself
+from evals.services.panels import score_panels
 from evals.services.runs import storable
 from jobs.services import enqueue
 
@@ -126,7 +124,7 @@ def record_rating(row: LiveRating, rating: Rating) -> bool:
         JudgeCall.objects.bulk_create(_call_row(row, call) for call in rating.calls)
         if row.subject == Subject.TURN:
             _score_turn(row, rating)
-            _score_panels(row)
+            score_panels(row)
     return done
 
 
@@ -178,39 +176,6 @@ def _score_turn(row: LiveRating, rating: Rating) -> None:
 def scorer_of(judge: JudgeVersion) -> str:
     """The name under which a reward spec weighs it."""
     return f"judge:{judge.name}"
-
-
-def _score_panels(row: LiveRating) -> None:
-    """Of the panels this judge sits on, those whose judges have all spoken. The lock lets the last one see the rest."""
-    for panel in Panel.objects.select_for_update().filter(judges__contains=[row.judge_id]):
-        said = _said(panel, row.subject_ref)
-        if said.keys() >= set(panel.judges):
-            _score_panel(panel, row.subject_ref, said)
-
-
-def _said(panel: Panel, turn: str) -> Mapping[int, float | None]:
-    current = LiveRating.objects.filter(
-        judge_id__in=panel.judges, subject=Subject.TURN, subject_ref=turn, superseded_at=None
-    )
-    return dict(current.exclude(state=RatingState.WAITING).values_list("judge_id", "value"))
-
-
-def _score_panel(panel: Panel, turn: str, said: Mapping[int, float | None]) -> None:
-    """A paused judge abstains."""
-    paused = paused_judges(JudgeVersion.objects.filter(pk__in=panel.judges))
-    values = [None if key in paused else said[key] for key in panel.judges]
-    found = panel_mark(values, quorum=panel.quorum, max_spread=panel.max_spread)
-    Score.objects.update_or_create(
-        turn_ref=turn,
-        scorer=f"panel:{panel.name}",
-        scorer_version=str(panel.pk),
-        defaults={
-            "status": ScoreStatus.UNSCORED if found.value is None else ScoreStatus.SCORED,
-            "value": found.value,
-            "explanation": found.reason,
-            "parts": {"votes": found.num_votes, "abstained": found.num_abstained, "spread": found.spread},
-        },
-    )
 
 
 def blocked_ratings(judge: JudgeVersion) -> QuerySet[LiveRating]:

@@ -254,6 +254,32 @@ def test_a_judge_without_a_mark_abstains_from_the_panel(project, policy, judged,
         assert (found.value, found.parts["abstained"]) == (1.0, 1)
 
 
+def test_a_judge_that_is_paused_after_it_spoke_loses_its_vote_on_the_panel(project, policy, judged, at_work, serve):
+    from evals.models import CanaryRun
+
+    server = serve(lambda model, data, n: score({"judge-1": 5, "judge-2": 4}.get(model, 4)))
+    judges = [at_work(f"judge-{number}", server) for number in (1, 2, 3)]
+    with tenant(project.id):
+        create_panel("three", [judge.pk for judge in judges], actor="ada")
+    turn = judged("accept")
+    work()
+
+    def learnt() -> float | None:
+        return scores_of([turn.turn_id]).get(turn.turn_id, {}).get("panel:three")
+
+    with tenant(project.id):
+        assert learnt() == pytest.approx(2.5 / 3)
+        failed = [
+            CanaryRun.objects.create(judge=judge, state="done", standing="failed", requested_by="ada")
+            for judge in judges[:2]
+        ]
+        assert learnt() is None, "one judge is below the quorum of two"
+        failed[1].delete()
+        assert learnt() == pytest.approx(0.75), "the mean of the two that may vote"
+        failed[0].delete()
+        assert learnt() == pytest.approx(2.5 / 3)
+
+
 # --- Sessions ---
 
 
