@@ -5,9 +5,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from evals.comparing.problems import Answer, Paired, ProblemPair
-from evals.statistics.paired import Interval, NothingInCommon, PairedDifference, paired_difference, two_sided
+from evals.statistics.estimate import Kind
+from evals.statistics.paired import (
+    Interval,
+    NothingInCommon,
+    PairedDifference,
+    mcnemar_exact,
+    paired_difference,
+    two_sided,
+)
+from evals.statistics.power import minimal_detectable_effect
 
+ALL = "all"  # the slice of every problem
 LEVEL = 0.975  # one-sided at each end: the drawn intervals are 95 %
+MIN_CASES = 5  # a slice with fewer is too few to say
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +30,12 @@ class Effect:
     num_asked: int  # problems of this part that either side answered
     difference: PairedDifference | None  # None: 0 cases in common
     interval: Interval | None
+    mcnemar: float | None = None  # exact two-sided p of better against worse; None where scores are more than 0 and 1
+    smallest_visible: float | None = None  # a difference that so many problems find 4 times of 5; None: unknown
+
+    @property
+    def is_enough(self) -> bool:
+        return self.slice == ALL or self.num_common >= MIN_CASES
 
     @property
     def num_common(self) -> int:
@@ -38,7 +55,7 @@ class Effects:
 
 def effects_of(paired: Paired, *, slices: Sequence[str] = ("half", "family"), limit: int = 16) -> Effects:
     """Over all problems, then over every value of each slice; of one slice the `limit` values with most problems."""
-    rows, num_left_out = [_effect(paired, "all", paired.problems)], 0
+    rows, num_left_out = [_effect(paired, ALL, paired.problems)], 0
     for name in slices:
         parts: dict[str, list[ProblemPair]] = {}
         for problem in paired.problems:
@@ -64,13 +81,23 @@ def _effect(paired: Paired, name: str, problems: Sequence[ProblemPair]) -> Effec
         return Effect(
             benchmark=paired.runs.benchmark, slice=name, num_asked=len(problems), difference=None, interval=None
         )
+    interval = two_sided(difference)
+    scores = {side.value for one in problems if one.difference is not None for side in (one.a, one.b) if side}
     return Effect(
         benchmark=paired.runs.benchmark,
         slice=name,
         num_asked=len(problems),
         difference=difference,
-        interval=two_sided(difference),
+        interval=interval,
+        mcnemar=mcnemar_exact(difference.better, difference.worse) if scores <= {0.0, 1.0} else None,
+        smallest_visible=_smallest_visible(difference, interval),
     )
+
+
+def _smallest_visible(difference: PairedDifference, interval: Interval) -> float | None:
+    """From the error that the interval rests on: that of n problems is the spread of one such mean."""
+    error = difference.clustered_se if interval.kind == Kind.CLUSTERED_T else difference.se
+    return None if error is None else minimal_detectable_effect(sd=error, n=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

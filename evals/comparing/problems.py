@@ -27,6 +27,7 @@ class Answer:
     latency_ms: float | None  # mean over the repeats that told it
     output_tokens: float | None
     cost_usd: Decimal | None  # mean; None where one repeat is unpriced
+    scored: tuple[float, ...] = ()  # scores of the repeats that have one
 
 
 class Change(StrEnum):
@@ -37,6 +38,14 @@ class Change(StrEnum):
     EQUAL = "equal"
     UNSCORED = "unscored"  # answered by both, not scored on one side or both
     ONE_SIDED = "one_sided"  # answered by one side only
+
+
+class Steadiness(StrEnum):
+    """Whether a change would be there if both sides were asked again."""
+
+    REAL = "real"  # every try of one side scores more than every try of the other, two tries or more on each
+    FLAKY = "flaky"  # the tries of the two sides overlap
+    ONE_TRY = "one_try"  # a side has a single scored try: nobody can tell
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +74,16 @@ class ProblemPair:
         if self.difference == 0:
             return Change.EQUAL
         return Change.REGRESSION if self.difference < 0 else Change.IMPROVEMENT
+
+    @property
+    def steadiness(self) -> Steadiness | None:
+        """None where nothing changed."""
+        if self.a is None or self.b is None or not self.difference:
+            return None
+        worse, better = (self.a.scored, self.b.scored) if self.difference > 0 else (self.b.scored, self.a.scored)
+        if min(len(worse), len(better)) < 2:
+            return Steadiness.ONE_TRY
+        return Steadiness.REAL if max(worse) < min(better) else Steadiness.FLAKY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,6 +139,7 @@ def _answer(repeats: list[dict[str, Any]] | None) -> Answer | None:
         value=_mean([row["value"] for row in repeats]),
         status=repeats[-1]["status"],
         num_repeats=len(repeats),
+        scored=tuple(row["value"] for row in repeats if row["value"] is not None),
         latency_ms=_mean([row["latency_ms"] for row in repeats]),
         output_tokens=_mean([row["usage"].get("output") for row in repeats]),
         cost_usd=None if None in costs else sum(costs, Decimal(0)) / len(costs),

@@ -25,6 +25,7 @@ class ForestRow:
     url: str = ""  # where a click leads
     of: str = "problems"
     is_head: bool = False  # a total over the rows below it: drawn heavier
+    unknown: str = "nothing in common"  # why there is no value
 
 
 def forest(
@@ -40,7 +41,7 @@ def forest(
     for place, row in enumerate(rows):
         if row.value is None:
             figure.add_annotation(
-                x=0.5, xref="paper", y=place, text=f"{escaped(row.name)}: nothing in common", showarrow=False,
+                x=0.5, xref="paper", y=place, text=f"{escaped(row.name)}: {row.unknown}", showarrow=False,
                 font={"size": 11},
             )  # fmt: skip
             continue

@@ -14,7 +14,7 @@ from django.db.models import Q
 from evals.comparing.effects import Effects, Expense, effects_of, expense_of
 from evals.comparing.matching import Unmatched, match_runs
 from evals.comparing.names import Name
-from evals.comparing.problems import Answer, Change, Paired, ProblemPair, read_pairs
+from evals.comparing.problems import Answer, Change, Paired, ProblemPair, Steadiness, read_pairs
 from evals.models import Comparison, EvalRun, JudgeVersion, RunState, VerdictKind
 from evals.standings import MAX_VOTES, RESULTS
 from evals.statistics.proportions import ShareDifference, newcombe
@@ -43,7 +43,8 @@ class Problems:
     """The problems of every benchmark that match a filter, regressions first."""
 
     rows: tuple[ProblemPair, ...]
-    counts: dict[str, int]  # change -> problems, before the filter by change
+    counts: dict[str, int]  # change -> problems, before the filter by change and steadiness
+    steadiness: dict[str, dict[str, int]]  # change -> steadiness -> problems, likewise
     slices: tuple[str, ...]  # "half: seen families", ... to choose from
 
 
@@ -87,8 +88,8 @@ def measured(a: Name, b: Name) -> tuple[list[Measured], tuple[Unmatched, ...]]:
     return found, matching.unmatched
 
 
-def problems(found: Sequence[Measured], *, change: str = "", slice: str = "") -> Problems:
-    """`change` is a Change, `slice` is written as `effects_of` writes it; empty is everything."""
+def problems(found: Sequence[Measured], *, change: str = "", slice: str = "", steadiness: str = "") -> Problems:
+    """`change` is a Change, `steadiness` a Steadiness, `slice` as `effects_of` writes it; empty is everything."""
     everything = [problem for one in found for problem in one.paired.problems]
     slices = {f"{name}: {value}" for one in everything for name, value in one.slices.items()}
     kept = [one for one in everything if not slice or slice in {f"{k}: {v}" for k, v in one.slices.items()}]
@@ -97,12 +98,17 @@ def problems(found: Sequence[Measured], *, change: str = "", slice: str = "") ->
         counts[one.change.value] += 1
     shown = [one for one in kept if not change or one.change == change]
     shown.sort(key=lambda one: (ORDER.index(one.change), -abs(one.difference or 0.0), one.benchmark, one.problem_id))
-    return Problems(rows=tuple(shown), counts=dict(counts), slices=tuple(sorted(slices)[:200]))
+    return Problems(rows=tuple(shown), counts=dict(counts), steadiness=steady, slices=tuple(sorted(slices)[:200]))
 
 
+    steady: dict[str, dict[str, int]] = {}
 def votes(a: Name, b: Name, *, since: datetime, until: datetime) -> list[Voted]:
     """Win rates of b over a, each judge version and people apart. Two queries."""
+        if one.steadiness is not None:
+            of = steady.setdefault(one.change.value, dict.fromkeys(Steadiness, 0))
+            of[one.steadiness] += 1
     pair = Q(left=a.text, right=b.text) | Q(left=b.text, right=a.text)
+    shown = [one for one in shown if not steadiness or one.steadiness == steadiness]
     rows = (
         Comparison.objects.filter(pair, by__in=("judge", "person"), set__isnull=True)
         .filter(created_at__gte=since, created_at__lt=until)

@@ -17,9 +17,9 @@ from console.reads import compare as reads
 from rl_online.spending.ledger import ledger
 from console.timerange import TimeRange
 from evals.comparing.answers import find_problem, side_by_side
-from evals.comparing.effects import Effect
+from evals.comparing.effects import MIN_CASES, Effect
 from evals.comparing.names import Name
-from evals.comparing.problems import Answer, Change
+from evals.comparing.problems import Answer, Change, Steadiness
 from registry.errors import InvalidInput
 
 PAGE = 40
@@ -71,9 +71,9 @@ def _choices(asked: dict[str, str]) -> dict[str, Any]:
 
 
 def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -> dict[str, Any]:
-    found, unmatched = reads.measured(a, b)
-    change, part = _filter(request)
-    shown = reads.problems(found, change=change, slice=part)
+    found, unmatched, num_seen = reads.measured(a, b, is_without_seen=_is_without_seen(request))
+    change, part, steadiness = _filter(request)
+    shown = reads.problems(found, change=change, slice=part, steadiness=steadiness)
     spent = ledger(time_range.start, time_range.end)
     sides = reads.taken(a, spent), reads.taken(b, spent)
     page = Paginator(shown.rows, PAGE).get_page(request.GET.get("page"))
@@ -88,6 +88,9 @@ def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -
         "change": change,
         "slice": part,
         "page": page,
+        "steadiness": steadiness,
+        "kinds": list(Steadiness),
+        "min_cases": MIN_CASES,
         "rows": reads.costed(list(page), sides),
         "votes": reads.votes(a, b, since=time_range.start, until=time_range.end),
         "lived": reads.lived(a, b, since=time_range.start, until=time_range.end),
@@ -98,10 +101,19 @@ def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -
     }
 
 
-def _filter(request: HttpRequest) -> tuple[str, str]:
-    """By change, and by slice; empty is everything."""
-    change = request.GET.get("change", "")
-    return change if change in list(Change) else "", request.GET.get("slice", "")
+def _is_without_seen(request: HttpRequest) -> bool:
+    """Whether problems that stand in a sealed batch are left out."""
+    return request.GET.get("seen") == "out"
+
+
+def _filter(request: HttpRequest) -> tuple[str, str, str]:
+    """By change, by slice, and by steadiness; empty is everything."""
+    change, steadiness = request.GET.get("change", ""), request.GET.get("steadiness", "")
+    return (
+        change if change in list(Change) else "",
+        request.GET.get("slice", ""),
+        steadiness if steadiness in list(Steadiness) else "",
+    )
 
 
 def _forest(request: MemberRequest, one: reads.Measured, a: Name, b: Name) -> dict[str, Any] | None:
@@ -110,7 +122,7 @@ def _forest(request: MemberRequest, one: reads.Measured, a: Name, b: Name) -> di
         [
             ForestRow(
                 name=row.slice,
-                value=row.difference.mean if row.difference else None,
+                value=row.difference.mean if row.difference and row.is_enough else None,
                 low=row.interval.low if row.interval else None,
                 high=row.interval.high if row.interval else None,
                 n=row.num_common,
@@ -119,6 +131,7 @@ def _forest(request: MemberRequest, one: reads.Measured, a: Name, b: Name) -> di
                 is_head=row.slice == "all",
             )
             for row in one.effects.rows
+                unknown=f"{row.num_common} in common, too few to say" if row.difference else "nothing in common",
         ],
         title=f"{b} − {a}, points",
     )
@@ -134,12 +147,12 @@ def _page(request: MemberRequest) -> str:
 
 def _ask_problems(request: HttpRequest) -> Callable[[], Rows]:
     a, b = _sides(request)
-    (change, part), time_range = _filter(request), TimeRange.of(request, DEFAULT_RANGE)
+    (change, part, steadiness), time_range = _filter(request), TimeRange.of(request, DEFAULT_RANGE)
 
     def rows() -> Rows:
         found, _ = reads.measured(a, b)
         spent = ledger(time_range.start, time_range.end)
-        shown = reads.problems(found, change=change, slice=part)
+        shown = reads.problems(found, change=change, slice=part, steadiness=steadiness)
         costed = reads.costed(shown.rows, (reads.taken(a, spent), reads.taken(b, spent)))
         return [_exported(a, b, row) for row in costed]
 
@@ -150,7 +163,8 @@ def _exported(a: Name, b: Name, row: reads.CostedPair) -> tuple[Any, ...]:
     one = row.problem
     return (
         a.text, b.text, one.benchmark, one.problem_id, one.change.value, *_answer(one.a), *_answer(one.b),
-        one.difference, row.cost_a, row.cost_b, one.slices,
+        one.difference, row.cost_a, row.cost_b, one.slices, one.steadiness,
+        *(len(side.scored) if side else None for side in (one.a, one.b)),
     )  # fmt: skip
 
 
@@ -165,7 +179,17 @@ def _ask_slices(request: HttpRequest) -> Callable[[], Rows]:
     def rows() -> Rows:
         found, _ = reads.measured(a, b)
         return [
-            (a.text, b.text, effect.benchmark, effect.slice, *_difference(effect), effect.num_common, effect.num_asked)
+            (
+                a.text,
+                b.text,
+                effect.benchmark,
+                effect.slice,
+                *_difference(effect),
+                effect.num_common,
+                effect.num_asked,
+                effect.mcnemar,
+                effect.smallest_visible,
+            )
             for one in found
             for effect in one.effects.rows
         ]
@@ -190,11 +214,11 @@ def _sides(request: HttpRequest) -> tuple[Name, Name]:
 
 PROBLEM_COLUMNS = (
     "a", "b", "benchmark", "problem", "change", "a_status", "a_score", "a_latency_ms", "b_status", "b_score",
-    "b_latency_ms", "difference", "a_usd", "b_usd", "slices",
+    "b_latency_ms", "difference", "a_usd", "b_usd", "slices", "steadiness", "a_tries", "b_tries",
 )  # fmt: skip
 SLICE_COLUMNS = (
     "a", "b", "benchmark", "slice", "a_mean", "b_mean", "difference", "se", "clustered_se", "low", "high",
-    "interval", "better", "worse", "equal", "n_common", "n_asked",
+    "interval", "better", "worse", "equal", "n_common", "n_asked", "mcnemar_p", "smallest_visible",
 )  # fmt: skip
 TABLES = (
     PageTable(

@@ -89,3 +89,18 @@ def test_two_real_runs_come_out_as_the_gate_would_see_them(project, bench, run):
     effects = {row.slice: row for row in effects_of(found[0]).rows}
     assert effects["all"].difference.mean == 0.5 and effects["half: seen"].difference.mean == 1.0
     assert effects["half: unseen"].interval.kind == "exact"
+
+
+def test_a_slice_below_the_minimum_is_too_few_to_say_and_the_whole_never_is():
+    rows = [(0, 1, {"family": "small"})] * 4 + [(1, 1, {"family": "large"})] * 5
+    found = {row.slice: row.is_enough for row in effects_of(paired(*rows)).rows}
+    assert found == {"all": True, "family: large": True, "family: small": False}
+
+
+def test_right_and_wrong_answers_have_an_exact_p_and_all_say_what_they_could_have_seen():
+    """12 better and 3 worse of 80: exact p .0352; sd of the differences .4215, so 80 problems see 13.2 points."""
+    whole = effects_of(paired(*[(0, 1, {})] * 12, *[(1, 0, {})] * 3, *[(1, 1, {})] * 65)).rows[0]
+    assert whole.mcnemar == pytest.approx(0.03516, abs=1e-5)
+    assert whole.smallest_visible == pytest.approx(2.80159 * whole.difference.se, abs=1e-5)
+    assert whole.smallest_visible == pytest.approx(0.132, abs=5e-4)
+    assert effects_of(paired((0.5, 1, {}), (0, 1, {}))).rows[0].mcnemar is None

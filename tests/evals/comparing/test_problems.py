@@ -5,7 +5,7 @@ from django.test.utils import CaptureQueriesContext
 
 from evals.comparing.matching import match_runs
 from evals.comparing.names import Name
-from evals.comparing.problems import Change, read_pairs
+from evals.comparing.problems import Change, Steadiness, read_pairs
 from evals.models import Problem, Score
 from registry.tenancy import tenant
 
@@ -70,3 +70,28 @@ def test_the_number_of_queries_does_not_grow_with_the_problems(project, bench, r
             read(project)
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_a_change_is_real_where_every_try_says_so_and_flaky_where_tries_overlap(project, bench, run):
+    adding = bench({f"p{i}": {} for i in range(4)})
+    tries = {  # problem -> (further tries of a, of b); the first ones are below
+        "p0": ([1.0], [0.0]), "p1": ([0.0], [0.0]), "p2": ([], [0.0, 0.0]), "p3": ([1.0], [1.0]),
+    }  # fmt: skip
+    runs = [
+        run(adding, "editor@1", dict.fromkeys(tries, 1.0)),
+        run(adding, "editor@2", {"p0": 0.0, "p1": 0.0, "p2": 0.0, "p3": 1.0}),
+    ]
+    with tenant(project.id):
+        for problem in Problem.objects.all():
+            for one, values in zip(runs, tries[problem.problem_id], strict=True):
+                for repeat, value in enumerate(values, start=1):
+                    Score.objects.create(
+                        run=one, problem=problem, scorer="unit_tests", repeat=repeat, status="scored", value=value
+                    )
+    (paired,) = read(project)
+    assert {one.problem_id: one.steadiness for one in paired.problems} == {
+        "p0": Steadiness.REAL,  # 1 1 against 0 0
+        "p1": Steadiness.FLAKY,  # 1 0 against 0 0
+        "p2": Steadiness.ONE_TRY,  # 1 against 0 0 0
+        "p3": None,  # equal
+    }
