@@ -23,8 +23,8 @@ def kl_policy_to_base_ratio_k3(
 ) -> Tensor:
     """sum(weight * exp(l - b) * (exp(f - l) - 1 + l - f)) / denominator. Value and gradient exact, also off-policy.
 
-    Pass what the ratio of the policy loss is taken to: b that at sampling, or o that before the first step (TRL's
-    `use_bias_correction_kl`).
+    That holds for tokens drawn by whom b belongs to, the sampler. TRL's `use_bias_correction_kl` passes the trainer's
+    own before the first step instead, which is as good where the two agree.
     """
     ratio_K = (logp_K - behaviour_K).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     return weighted_mean(ratio_K * _k3(logp_K, base_K), weight_K, denominator=denominator)
