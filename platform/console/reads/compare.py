@@ -5,7 +5,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -22,6 +22,7 @@ from evals.statistics.wins import WinRate, win_rate
 from feedback.hourly import Share, Span, shares
 from registry.models import Checkpoint, Deployment
 from rl_online.models import UpdateRun
+from rl_online.services.overlaps import seen_in_training
 from rl_online.spending.ledger import Ledger
 
 MAX_CHOICES = 60
@@ -78,14 +79,20 @@ class Pairing:
     why: str
 
 
-def measured(a: Name, b: Name) -> tuple[list[Measured], tuple[Unmatched, ...]]:
-    """Every benchmark both ran, and the runs without a partner. Two queries."""
+def measured(a: Name, b: Name, *, is_without_seen: bool = False) -> tuple[list[Measured], tuple[Unmatched, ...], int]:
+    """Every benchmark both ran, the runs without a partner, and how many of the problems training has seen.
+
+    `is_without_seen` leaves those problems out of everything. Three queries.
+    """
     matching = match_runs(a, b)
+    pairs = read_pairs(matching)
+    seen = seen_in_training([one.key for paired in pairs for one in paired.problems])
+    if is_without_seen and seen:
+        pairs = [replace(one, problems=tuple(row for row in one.problems if row.key not in seen)) for one in pairs]
     found = [
-        Measured(paired=paired, effects=effects_of(paired), expense=expense_of(paired.problems))
-        for paired in read_pairs(matching)
+        Measured(paired=paired, effects=effects_of(paired), expense=expense_of(paired.problems)) for paired in pairs
     ]
-    return found, matching.unmatched
+    return found, matching.unmatched, len(seen)
 
 
 def problems(found: Sequence[Measured], *, change: str = "", slice: str = "", steadiness: str = "") -> Problems:
@@ -94,21 +101,21 @@ def problems(found: Sequence[Measured], *, change: str = "", slice: str = "", st
     slices = {f"{name}: {value}" for one in everything for name, value in one.slices.items()}
     kept = [one for one in everything if not slice or slice in {f"{k}: {v}" for k, v in one.slices.items()}]
     counts: dict[str, int] = defaultdict(int)
+    steady: dict[str, dict[str, int]] = {}
     for one in kept:
         counts[one.change.value] += 1
+        if one.steadiness is not None:
+            of = steady.setdefault(one.change.value, dict.fromkeys(Steadiness, 0))
+            of[one.steadiness] += 1
     shown = [one for one in kept if not change or one.change == change]
+    shown = [one for one in shown if not steadiness or one.steadiness == steadiness]
     shown.sort(key=lambda one: (ORDER.index(one.change), -abs(one.difference or 0.0), one.benchmark, one.problem_id))
     return Problems(rows=tuple(shown), counts=dict(counts), steadiness=steady, slices=tuple(sorted(slices)[:200]))
 
 
-    steady: dict[str, dict[str, int]] = {}
 def votes(a: Name, b: Name, *, since: datetime, until: datetime) -> list[Voted]:
     """Win rates of b over a, each judge version and people apart. Two queries."""
-        if one.steadiness is not None:
-            of = steady.setdefault(one.change.value, dict.fromkeys(Steadiness, 0))
-            of[one.steadiness] += 1
     pair = Q(left=a.text, right=b.text) | Q(left=b.text, right=a.text)
-    shown = [one for one in shown if not steadiness or one.steadiness == steadiness]
     rows = (
         Comparison.objects.filter(pair, by__in=("judge", "person"), set__isnull=True)
         .filter(created_at__gte=since, created_at__lt=until)

@@ -14,13 +14,13 @@ from console.access import MemberRequest, member_required
 from console.charts.forest import ForestRow, forest
 from console.page_tables import PageTable, Rows
 from console.reads import compare as reads
-from rl_online.spending.ledger import ledger
 from console.timerange import TimeRange
 from evals.comparing.answers import find_problem, side_by_side
 from evals.comparing.effects import MIN_CASES, Effect
 from evals.comparing.names import Name
 from evals.comparing.problems import Answer, Change, Steadiness
 from registry.errors import InvalidInput
+from rl_online.spending.ledger import ledger
 
 PAGE = 40
 DEFAULT_RANGE = "30d"
@@ -83,14 +83,16 @@ def _compared(request: MemberRequest, a: Name, b: Name, time_range: TimeRange) -
         "is_same": a == b,
         "measured": [{"found": one, "figure": _forest(request, one, a, b)} for one in found],
         "unmatched": unmatched,
+        "num_seen": num_seen,
+        "is_without_seen": _is_without_seen(request),
         "shown": shown,
         "changes": [(one.value, shown.counts.get(one.value, 0)) for one in Change],
         "change": change,
-        "slice": part,
-        "page": page,
         "steadiness": steadiness,
         "kinds": list(Steadiness),
         "min_cases": MIN_CASES,
+        "slice": part,
+        "page": page,
         "rows": reads.costed(list(page), sides),
         "votes": reads.votes(a, b, since=time_range.start, until=time_range.end),
         "lived": reads.lived(a, b, since=time_range.start, until=time_range.end),
@@ -129,9 +131,9 @@ def _forest(request: MemberRequest, one: reads.Measured, a: Name, b: Name) -> di
                 interval=row.interval.kind if row.interval else "",
                 url=f"{here}?{urlencode({'a': a.text, 'b': b.text, 'slice': _slice(row.slice)})}#problems",
                 is_head=row.slice == "all",
+                unknown=f"{row.num_common} in common, too few to say" if row.difference else "nothing in common",
             )
             for row in one.effects.rows
-                unknown=f"{row.num_common} in common, too few to say" if row.difference else "nothing in common",
         ],
         title=f"{b} − {a}, points",
     )
@@ -150,7 +152,7 @@ def _ask_problems(request: HttpRequest) -> Callable[[], Rows]:
     (change, part, steadiness), time_range = _filter(request), TimeRange.of(request, DEFAULT_RANGE)
 
     def rows() -> Rows:
-        found, _ = reads.measured(a, b)
+        found, _, _ = reads.measured(a, b, is_without_seen=_is_without_seen(request))
         spent = ledger(time_range.start, time_range.end)
         shown = reads.problems(found, change=change, slice=part, steadiness=steadiness)
         costed = reads.costed(shown.rows, (reads.taken(a, spent), reads.taken(b, spent)))
@@ -177,7 +179,7 @@ def _ask_slices(request: HttpRequest) -> Callable[[], Rows]:
     a, b = _sides(request)
 
     def rows() -> Rows:
-        found, _ = reads.measured(a, b)
+        found, _, _ = reads.measured(a, b, is_without_seen=_is_without_seen(request))
         return [
             (
                 a.text,
