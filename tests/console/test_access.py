@@ -127,6 +127,8 @@ TABLE = {
     "compare": Row(EVERYONE),
     "compare-problem": Row(dict.fromkeys(EVERYONE, 302), {"problem": "problem"}),  # without sides: choose them
     "win-rates": Row(EVERYONE),
+    "imported-compute": Row(ENGINEERS, post={}),
+    "comparisons": Row(EVERYONE),
     "judges": Row(EVERYONE),
     "judge": Row(EVERYONE, {"judge": "judge"}),
     "judge-canaries": Row(ENGINEERS, {"judge": "judge"}, post={}),
@@ -135,8 +137,6 @@ TABLE = {
     "judge-duty": Row(ENGINEERS, {"judge": "judge"}, post={"share": "100", "idle_s": "60"}),
     "judge-anchors": Row(EVERYONE),
     "judge-anchors-add": Row(ENGINEERS, post={"name": "a", "items": '{"key": "1", "task": "x", "answer": "y"}'}),
-    "imported-compute": Row(ENGINEERS, post={}),
-    "comparisons": Row(EVERYONE),
     "judge-run-anchors": Row(ENGINEERS, {"judge": "judge"}, post={}),
     "judge-panel-add": Row(ENGINEERS, post={"name": "p", "quorum": "2", "max_spread": "0.5"}),
     "judge-rating": Row(EVERYONE, {"rating": "rating"}),
