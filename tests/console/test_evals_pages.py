@@ -6,6 +6,8 @@ import io
 import json
 import random
 import re
+from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -13,6 +15,7 @@ from django.db import connection
 from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from console.reads import evals as reads
 from console.views import evals as views
@@ -25,7 +28,7 @@ from evals.statistics.proportions import wilson_clustered
 from jobs import services as jobs
 from registry.tenancy import tenant
 from rl_online.models import BatchSample, Overlap
-from tests.console import evaluate
+from tests.console import evaluate, factories
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202egnp.exe\u200b{{ 7|add:7 }}"
 
@@ -533,3 +536,24 @@ def test_problems_that_training_has_seen_are_marked_and_can_be_left_out(as_owner
     asked = [one.context["measured"][0]["found"].effects.rows[0].num_asked for one in (with_it, without)]
     assert asked == [40, 39] and "1 problem stands in a batch that was trained on" in text_of(with_it)
     assert "and is left out here" in text_of(without)
+
+
+@pytest.mark.django_db
+def test_a_run_on_our_own_weights_costs_its_part_of_the_device_time(as_owner, project):
+    """One answer of 1 s, of 4 s of latency in 4 s of device time in that hour, at a dollar a second."""
+    start = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    with tenant(project.id):
+        factories.make_policy()
+        for second in (0, 5):
+            at = start + timedelta(seconds=second)
+            factories.make_turn(f"e{second}", at=at, source="eval", latency_ms=2000.0, outcome=None, signals=())
+        run = evaluate.make_run(evaluate.make_benchmark("asked", size=1), "editor@1", solves=1.0)
+        Score.objects.filter(run=run).update(latency_ms=1000.0)
+        EvalRun.objects.filter(pk=run.pk).update(started_at=start)
+        evaluate.count_hours()
+    unpriced = text_of(page(as_owner, "eval-run", run.pk))
+    assert "1.0 s of our own device" in unpriced and "an hour of it has no price" in unpriced
+    with tenant(project.id):
+        evaluate.make_card("own hardware", device_hour_usd=Decimal(3600))
+    priced = page(as_owner, "eval-run", run.pk).context["own_cost"]
+    assert (priced.seconds, priced.cost_usd, priced.num_timed) == (1, 1, 1)

@@ -22,8 +22,14 @@ from rl_online.services import overlaps
 from rl_online.services.benchmark_runs import Wanted, cancel_run, resume_run, start_run
 
 START = {
-    "samples": "1", "temperature": "0", "max_tokens": "", "seconds": "", "limit": "", "seed": "0", "scorer": "unit_tests",
-}  # fmt: skip
+    "samples": "1",
+    "temperature": "0",
+    "max_tokens": "",
+    "seconds": "",
+    "limit": "",
+    "seed": "0",
+    "scorer": "unit_tests",
+}
 
 
 @require_safe

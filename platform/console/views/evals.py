@@ -14,6 +14,7 @@ from console.lists.evals import EVALS
 from console.patience import TooSlow, patience
 from console.reads import evals as reads
 from console.reads.benchmarks import progress_of
+from console.reads.run_cost import run_cost
 from console.snippets import Snippet
 from console.views.benchmarks import form_of
 from evals import selectors_runs
@@ -62,6 +63,7 @@ def run(request: MemberRequest, run: UUID) -> HttpResponse:
             "claims": selectors_runs.checked_claims(found, measured),
             "notes": _by_kind(found),
             "spent": selectors_runs.spent(found),
+            "own_cost": run_cost(found),
             "slices": selectors_runs.slices(found),
             "progress": progress_of(found) if found.asked_by else None,
             **_repeats(found),
