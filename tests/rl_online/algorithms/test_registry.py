@@ -1,4 +1,3 @@
-import importlib
 import pkgutil
 from pathlib import Path
 
@@ -30,13 +29,19 @@ def test_every_loss_takes_its_count_from_the_caller():
     assert len(losses) > 20 and all("denominator" not in one.defaults for one in losses)
 
 
-def test_the_default_recipe_is_that_of_the_functions():
+def test_the_defaults_of_an_update_are_those_of_the_functions():
     config = UpdateConfig()
-    dppo, kto = (importlib.import_module(f"rl_online.algorithms.{name}") for name in ("policy_gradient", "kto"))
-    defaults = {one.function: one.defaults for one in ALGORITHMS}
-    assert defaults[dppo.dppo_keep] == {"high": config.mask_high, "low": config.mask_low}
-    assert defaults[kto.kto] == {
+    defaults = {one.name: one.defaults for one in ALGORITHMS}
+    assert defaults["DPPO mask"] == {"high": config.mask_high, "low": config.mask_low}
+    assert defaults["KTO"] == {
         "beta": config.kto_beta,
         "desirable": config.kto_desirable,
         "undesirable": config.kto_undesirable,
     }
+    assert defaults["DAPO"] == {"clip_low": config.clip_low, "clip_high": config.clip_high}
+    assert defaults["GSPO"] == {"clip_low": config.gspo_clip_low, "clip_high": config.gspo_clip_high}
+    assert defaults["CISPO"]["ratio_high"] == config.ratio_cap
+    assert defaults["TIS (and decoupled PPO)"]["cap"] == config.tis_cap
+    assert defaults["IcePop"] == {"low": config.icepop_low, "high": config.icepop_high}
+    assert defaults["OPSM"] == {"threshold": config.opsm_delta}
+    assert defaults["DPO (cDPO)"] == {"beta": config.dpo_beta, "label_smoothing": config.label_smoothing}
