@@ -18,6 +18,9 @@ from registry.models import Role
 from rl_online.models import GateReport
 from rl_online.services.reopening import objection_to_reopening, reopen
 
+ROWS_THAT_FIT = 6  # in the forest's usual height; more rows make it taller
+ROW_PX, FRAME_PX = 40, 80
+
 
 @require_safe
 @member_required()
@@ -92,7 +95,7 @@ def problems(request: MemberRequest, report: int) -> HttpResponse:
 
 
 def forest(report: GateReport) -> dict[str, Any] | None:
-    """Each half against each baseline, with its bounds and the margin."""
+    """Each part against each baseline, with its bounds and the margin."""
     usual = report.evidence.get("limits", {}).get("margin", 0.0)  # reports of before margins were kept by finding
     rows = [
         (
@@ -106,4 +109,7 @@ def forest(report: GateReport) -> dict[str, Any] | None:
         for finding in reads.findings(report)
         if finding.get("difference")
     ]
-    return plots.differences(rows)
+    figure = plots.differences(rows)
+    if figure is not None and len(rows) > ROWS_THAT_FIT:
+        figure["layout"]["height"] = FRAME_PX + ROW_PX * len(rows)
+    return figure
