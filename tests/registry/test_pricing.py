@@ -40,7 +40,7 @@ NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
         (Usage(input=6, cache_read=30_940, output=102), SONNET, "0.01083"),
     ],
 )
-def test_published_bills_come_out_to_the_cent_and_below(usage, prices, cost):
+def test_rows_11_and_12_published_bills_come_out_to_the_cent_and_below(usage, prices, cost):
     assert cost_of(usage, prices) == D(cost)
 
 
@@ -52,28 +52,28 @@ def test_published_bills_come_out_to_the_cent_and_below(usage, prices, cost):
         (Usage(input=200_001, output=1_000), "0.5150025"),  # one token over, and all of them cost more
     ],
 )
-def test_a_tier_is_a_cliff_to_the_cent_and_below(usage, cost):
+def test_row_14_a_tier_is_a_cliff_to_the_cent_and_below(usage, cost):
     assert cost_of_request(usage, GEMINI, at=NOON) == D(cost)
 
 
-def test_cache_writes_count_towards_a_tier():
+def test_row_14_cache_writes_count_towards_a_tier():
     usage = Usage(input=150_000, cache_write=60_000)
     assert cost_of_request(usage, GEMINI, at=NOON) == 210_000 * D("2.5") / 1_000_000
 
 
-def test_cached_tokens_without_a_price_cost_what_input_costs_in_the_tier():
+def test_row_14_cached_tokens_without_a_price_cost_what_input_costs_in_the_tier():
     tier = Variant(above=200_000, prices=Prices(input_usd=D(2), output_usd=D(1)))
     prices = PriceList(base=Prices(input_usd=D(1), output_usd=D(1)), variants=(tier,))
     assert cost_of_request(Usage(cache_read=200_001), prices, at=NOON) == 200_001 * D(2) / 1_000_000
 
 
-def test_a_tier_that_starts_at_its_edge_is_written_one_token_lower():
+def test_row_14_a_tier_that_starts_at_its_edge_is_written_one_token_lower():
     edge = PriceList(base=GEMINI.base, variants=(Variant(above=199_999, prices=GEMINI.variants[0].prices),))
     assert cost_of_request(Usage(input=200_000), edge, at=NOON) == D("0.5")
     assert cost_of_request(Usage(input=199_999), edge, at=NOON) == 199_999 * D("1.25") / 1_000_000
 
 
-def test_input_that_leaves_out_the_cache_is_added_to_it_and_never_negative():
+def test_row_13_input_that_leaves_out_the_cache_is_added_to_it_and_never_negative():
     assert cost_of(Usage(input=10, cache_read=20), GPT_5) == (10 * D("1.25") + 20 * D("0.125")) / 1_000_000
 
 
@@ -111,7 +111,7 @@ def test_cached_tokens_are_not_paid_twice():
     assert cost_of(usage, GPT_5) == (20 * D("1.25") + 80 * D("0.125") + 10 * D(10)) / 1_000_000
 
 
-def test_reasoning_is_part_of_the_output_and_costs_nothing_more():
+def test_row_15_reasoning_is_part_of_the_output_and_costs_nothing_more():
     assert cost_of(Usage(output=136, reasoning=31), GPT_5) == cost_of(Usage(output=136), GPT_5) == D("0.00136")
 
 

@@ -66,7 +66,7 @@ def test_the_bound_must_lie_above_the_margin_and_not_on_it():
     assert judged(half(candidate=SAME, serving=SAME), limits=limits).kind is Kind.HOLD
 
 
-def test_no_common_problem_is_refused():
+def test_row_19_no_common_problem_is_refused():
     nothing = [None] * 40
     decision = judged(half(candidate=nothing, serving=[1.0] * 40), limits=Limits(max_rounds=1))
     assert decision.kind is Kind.HOLD

@@ -53,7 +53,7 @@ def test_a_stored_preference_becomes_a_winner(tmp_path, stored, winner, preferen
     assert (battle.winner, battle.preference) == (winner, pytest.approx(preference))
 
 
-def test_3_of_10_null_preferences_leave_n_7_and_can_be_asked_again(tmp_path):
+def test_row_20_3_of_10_null_preferences_leave_n_7_and_can_be_asked_again(tmp_path):
     # alpaca_eval#300, #340: a failed annotation is cached as null
     found, battles = only(written(tmp_path, [annotation(number, None if number < 3 else 2) for number in range(10)]))
     assert Counter(battle.winner for battle in battles) == {"error": 3, "right": 7}
@@ -61,7 +61,7 @@ def test_3_of_10_null_preferences_leave_n_7_and_can_be_asked_again(tmp_path):
     assert "n 7, coverage 70 %; they can be asked again" in told(found)
 
 
-def test_no_annotation_at_all_is_no_data_not_nan(tmp_path):
+def test_row_20_no_annotation_at_all_is_no_data_not_nan(tmp_path):
     # alpaca_eval#453: no matches gave a win rate of NaN
     path = tmp_path / "annotations.json"
     path.write_text('[{"output_1": "", "output_2": "", "preference": null, "instruction": ""}]')

@@ -66,7 +66,7 @@ def test_labels_of_the_arena_are_kept_apart(tmp_path, label, winner):
 
 
 @pytest.mark.parametrize("label", ["model a", "", None, "Model_A", 1])
-def test_an_unknown_winner_is_an_error_of_the_file_never_a_tie(tmp_path, label):
+def test_row_22_an_unknown_winner_is_an_error_of_the_file_never_a_tie(tmp_path, label):
     # arena-rank's data_utils takes what it does not know for a tie
     path = written(tmp_path, battle("model_a"), battle(label))
     (found,) = arena.read(path)

@@ -49,7 +49,7 @@ def test_the_mean_of_a_real_job_is_27_of_89_though_5_trials_ended_in_an_error(sa
     assert "with a reward all the same, which counts: 5" in told(run)
 
 
-def test_errored_and_completed_may_be_more_than_the_total(samples):
+def test_row_18_errored_and_completed_may_be_more_than_the_total(samples):
     run, _ = only(samples(JOB))
     assert "89 completed and 5 errored trials are more than 89: a trial may be both" in told(run)
 
@@ -96,7 +96,7 @@ def test_cached_tokens_are_taken_off_the_input(tmp_path):
     assert results[0].cost_usd == Decimal("0.25")
 
 
-def test_a_cache_larger_than_the_input_is_flagged_not_clamped(tmp_path):
+def test_row_13_a_cache_larger_than_the_input_is_flagged_not_clamped(tmp_path):
     run, results = only(written(tmp_path, job(trial(agent_result={"n_input_tokens": 10, "n_cache_tokens": 20}))))
     assert results[0].usage.input is None
     assert "trials that read more from a cache than they took in, input unknown: 1" in told(run)

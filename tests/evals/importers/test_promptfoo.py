@@ -84,7 +84,7 @@ def test_an_answer_that_could_not_be_had_is_an_error_not_a_zero(tmp_path):
     assert "1 of 2 (50.00 %) answers could not be had" in told(run)
 
 
-def test_5_repeats_from_the_cache_are_one_call(tmp_path):
+def test_row_16_5_repeats_from_the_cache_are_one_call(tmp_path):
     # promptfoo#360: --repeat 5 answers four times from its own cache
     rows = [row(test=0), *[cached(test=number) for number in range(1, 5)]]
     run, results = runs_of(written(tmp_path, *rows, runtimeOptions={"repeat": 5}))[0]
@@ -92,14 +92,14 @@ def test_5_repeats_from_the_cache_are_one_call(tmp_path):
     assert "4 of 5 answers are repeats that promptfoo took from its cache: the same call, counted once" in told(run)
 
 
-def test_5_repeats_that_were_asked_are_five_results(tmp_path):
+def test_row_16_5_repeats_that_were_asked_are_five_results(tmp_path):
     rows = [row(f"answer {number}", test=number) for number in range(5)]
     _, results = runs_of(written(tmp_path, *rows, runtimeOptions={"repeat": 5}))[0]
     assert [result.repeat for result in results["pass"]] == [0, 1, 2, 3, 4]
     assert len({result.problem for result in results["pass"]}) == 1
 
 
-def test_the_time_that_a_cache_took_is_nobodys_latency(tmp_path):
+def test_row_16_the_time_that_a_cache_took_is_nobodys_latency(tmp_path):
     # promptfoo#1431, #6910
     run, results = runs_of(written(tmp_path, cached()))[0]
     assert results["pass"][0].latency_ms is None

@@ -56,7 +56,7 @@ def test_an_empty_patch_is_a_zero_an_error_and_a_missing_prediction_are_not(samp
     }
 
 
-def test_a_run_whose_infrastructure_failed_is_not_zero_per_cent(tmp_path):
+def test_row_17_a_run_whose_infrastructure_failed_is_not_zero_per_cent(tmp_path):
     # SWE-bench#472, sb-cli#27: the report looks like a model that solves nothing
     ids = [f"repo__repo-{number}" for number in range(5)]
     report = {
@@ -80,7 +80,7 @@ def test_what_the_harness_calls_an_infra_failure_is_masked_with_its_reason(tmp_p
     assert "1 of 2 (50.00 %); of those with a verdict 1 of 1 (100.00 %)" in told(run)
 
 
-def test_a_report_about_no_instances_is_no_data_and_claims_nothing(tmp_path):
+def test_row_17_a_report_about_no_instances_is_no_data_and_claims_nothing(tmp_path):
     # OpenHands/benchmarks#152
     run, results = only(written(tmp_path, {"total_instances": 0, "resolved_instances": 0, "resolved_ids": []}))
     assert (results, run.claims) == ([], [])

@@ -65,5 +65,5 @@ def test_what_cannot_be_understood_is_invalid_and_never_a_tie(reply):
         ('{"rationale": "short", "verdict": "A', Verdict.A),
     ],
 )
-def test_23_an_unparsable_verdict_is_never_a_tie_a_0_or_the_first_letter(reply, verdict):
+def test_row_23_an_unparsable_verdict_is_never_a_tie_a_0_or_the_first_letter(reply, verdict):
     assert parse_verdict(reply) is verdict

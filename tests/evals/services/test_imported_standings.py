@@ -96,7 +96,7 @@ def test_a_file_that_is_gone_takes_its_numbers_along(project):
     assert rows(project) == {}
 
 
-def test_who_never_lost_is_undefined_and_shown_with_a_ridge(project):
+def test_row_21_who_never_lost_is_undefined_and_shown_with_a_ridge(project):
     take(project, *(battle(n, "left") for n in range(5)))
     work()
     found = rows(project)["person", ""].standings

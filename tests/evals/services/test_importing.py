@@ -370,7 +370,7 @@ def test_a_path_without_anything_to_read_names_the_formats(project, tmp_path):
         import_path(project.id, tmp_path)
 
 
-def test_what_is_stored_is_strict_json(project, samples):
+def test_row_2_what_is_stored_is_strict_json(project, samples):
     """Row 2: NaN in a log must not come out of the database as a NaN in JSON."""
     import_path(project.id, samples("inspect") / "gen_v0.3.285_epochs2_nan.json")
     row = stored(project)
