@@ -12,7 +12,7 @@ from evals.models import EvalRun
 from evals.statistics.estimate import Estimate
 from evals.statistics.means import estimate_mean
 from evals.statistics.pass_at import Tries, pass_at_k, pass_hat_k
-from evals.statistics.proportions import wilson
+from evals.statistics.proportions import wilson, wilson_clustered
 from registry.tenancy import current_project_id
 
 KS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # and the number of repeats itself
@@ -71,7 +71,8 @@ def tries_of(run: EvalRun) -> list[Tried] | None:
         cursor.execute(
             """
             SELECT p.id, p.problem_id, p.slices->>'family', count(*) FILTER (WHERE s.value = 1), count(s.value),
-              count(*), count(*) FILTER (WHERE s.parts->>'budget' = 'seconds'), coalesce(bool_and(s.value IN (0, 1)), true)
+              count(*), count(*) FILTER (WHERE s.parts->>'budget' = 'seconds'),
+              coalesce(bool_and(s.value IN (0, 1)), true)
             FROM evals_score s JOIN evals_problem p ON p.id = s.problem_id
             WHERE s.project_id = %s AND s.run_id = %s AND s.scorer = %s GROUP BY p.id ORDER BY p.id
             """,
@@ -92,7 +93,7 @@ def repeats_of(tried: Sequence[Tried]) -> Repeats | None:
     flaky = sorted((one for one in tried if one.is_flaky), key=lambda one: abs(one.right / one.scored - 0.5))
     return Repeats(
         num_repeats=most,
-        at=tuple(_at(tried, k) for k in sorted({*(k for k in KS if k < most), most})),
+        at=tuple(at_k(tried, k) for k in sorted({*(k for k in KS if k < most), most})),
         flaky=tuple(flaky[:MOST_FLAKY]),
         num_flaky=len(flaky),
         num_repeated=sum(one.scored > 1 for one in tried),
@@ -124,16 +125,35 @@ def _strict(tried: Sequence[Tried]) -> Estimate:
     return _within(estimate_mean(shares))
 
 
-def _at(tried: Sequence[Tried], k: int) -> AtK:
-    return AtK(k=k, any_right=_estimate(pass_at_k, tried, k), all_right=_estimate(pass_hat_k, tried, k))
+def at_k(tried: Sequence[Tried], k: int) -> AtK:
+    """Shares, with Wilson's interval, where every problem is 0 or 1; else means."""
+    enough = [one for one in tried if one.scored >= k]
+    any_right = all_right = None
+    if all(one.right == 0 or one.scored - one.right < k for one in enough):
+        any_right = _share([one.right > 0 for one in enough], enough, num_asked=len(tried))
+    if all(one.right < k or one.right == one.scored for one in enough):
+        all_right = _share([one.right == one.scored for one in enough], enough, num_asked=len(tried))
+    return AtK(
+        k=k,
+        any_right=any_right or _mean(pass_at_k, tried, k),
+        all_right=all_right or _mean(pass_hat_k, tried, k),
+    )
 
 
-def _estimate(measure: Callable[..., Estimate], tried: Sequence[Tried], k: int) -> Estimate:
+def _share(outcomes: Sequence[bool], tried: Sequence[Tried], *, num_asked: int) -> Estimate:
+    plain = wilson(sum(outcomes), len(outcomes))
+    if all(one.family is None for one in tried):
+        return plain.estimate(num_asked=num_asked)
+    clustered = wilson_clustered(outcomes, [one.family for one in tried])
+    return (clustered if clustered.low < plain.low else plain).estimate(num_asked=num_asked)
+
+
+def _mean(measure: Callable[..., Estimate], tried: Sequence[Tried], k: int) -> Estimate:
     tries: list[Tries] = [(one.right, one.scored) for one in tried]
     plain = measure(tries, k)
-    families: list[Hashable] = [one.family if one.family is not None else ("alone", one.key) for one in tried]
     if plain.low is None or all(one.family is None for one in tried):
         return _within(plain)
+    families: list[Hashable] = [one.family if one.family is not None else ("alone", one.key) for one in tried]
     clustered = measure(tries, k, clusters=families)
     return _within(clustered if clustered.low is not None and clustered.low < plain.low else plain)
 

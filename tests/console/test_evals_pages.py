@@ -474,9 +474,8 @@ def test_a_live_run_streams_its_progress_until_it_is_over(owner, project, repeat
 @pytest.mark.django_db
 def test_a_benchmark_is_run_from_its_form_cancelled_and_gone_on_with(as_engineer, loop, project):
     with tenant(project.id):
-        benchmark = evaluate.make_benchmark("asked", size=3, tests={"function": "f", "cases": [{"expected": 1}]})
-        benchmark.digest = "0" * 64
-        benchmark.save()
+        tests = {"function": "f", "cases": [{"expected": 1}]}
+        evaluate.make_benchmark("asked", size=3, closed=True, tests=tests)
     asked = {"benchmark": "asked@1", "checkpoint": "editor@3", "samples": "3", "temperature": "0", "seconds": "2.5"}
     form = text_of(page(as_engineer, "evals"))
     assert '<option value="asked@1">' in form and "editor@2</option>" in form

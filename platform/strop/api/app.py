@@ -7,7 +7,7 @@ from ninja import NinjaAPI
 from ninja.decorators import decorate_view
 from ninja.openapi.schema import OpenAPISchema
 
-from strop.api import admin, data_plane, loop, observed
+from strop.api import admin, benchmark_runs, data_plane, loop, observed
 from strop.api.access import Key
 from strop.api.errors import Refusal, add_handlers
 from strop.api.idempotency import idempotent
@@ -58,7 +58,7 @@ api = StropAPI(
     urls_namespace="api-v1",
 )
 add_handlers(api)
-for router in (admin.router, loop.router, observed.router):
+for router in (admin.router, loop.router, benchmark_runs.router, observed.router):
     for view in router.path_operations.values():
         for operation in view.operations:
             if "POST" in operation.methods:

@@ -10,8 +10,6 @@ from strop.commands.base import actor, inside_project, json_option, needs_runnin
 from strop.commands.update import chosen_policy
 
 if TYPE_CHECKING:
-    from evals.models import EvalRun
-    from evals.statistics.estimate import Estimate
     from registry.models import Checkpoint
 
 POLL_S = 0.5
@@ -149,12 +147,13 @@ def chosen_checkpoint(policy: str | None, version: str | None) -> "Checkpoint":
 
 
 def _tell(slug: str, run_id: UUID, *, wait: bool, as_json: bool) -> None:
+    from evals.run_report import report_of
     from evals.selectors_runs import find_run
 
     if wait:
         _follow(slug, run_id)
     with inside_project(slug):
-        told = describe(find_run(run_id))
+        told = report_of(find_run(run_id))
     if as_json:
         print_json(told)
     else:
@@ -165,43 +164,6 @@ def _tell(slug: str, run_id: UUID, *, wait: bool, as_json: bool) -> None:
             click.echo(f"  {name} {_words(one)}")
     if told["state"] == "failed":
         raise click.ClickException(told["error"] or "the run failed")
-
-
-def describe(run: "EvalRun") -> dict[str, Any]:
-    """Inside a tenant."""
-    from evals.models import Problem, Score
-    from evals.selectors_repeats import over_budget, repeats_of, tries_of
-    from evals.statistics.means import estimate_mean
-
-    tried = tries_of(run)
-    repeats, over = repeats_of(tried or ()), over_budget(run, tried)
-    shares = [one.right / one.scored if one.scored else None for one in tried or ()]
-    num_problems = run.num_problems or Problem.objects.filter(benchmark=run.benchmark_id).count()
-    return {
-        "id": str(run.id),
-        "benchmark": str(run.benchmark),
-        "checkpoint": run.checkpoint or run.model,
-        "state": run.state,
-        "error": run.error or None,
-        "answers": Score.objects.filter(run=run, scorer=run.scorer).count(),
-        "asked": num_problems * run.num_repeats,
-        "mean": _numbers(estimate_mean(shares)) if tried is not None else None,
-        "pass_at_k": {str(one.k): _numbers(one.any_right) for one in repeats.at} if repeats else {},
-        "pass_hat_k": {str(one.k): _numbers(one.all_right) for one in repeats.at} if repeats else {},
-        "flaky": repeats.num_flaky if repeats else None,
-        "over_tokens": over.tokens,
-        "over_seconds": over.seconds,
-    }
-
-
-def _numbers(estimate: "Estimate") -> dict[str, Any]:
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "interval": estimate.interval.value,
-        "n": estimate.n,
-    }
 
 
 def _words(one: dict[str, Any] | None) -> str:
@@ -215,7 +177,8 @@ def _follow(slug: str, run_id: UUID) -> None:
     """Answers with rate and time left on standard error, and why it waits."""
     from tqdm import tqdm
 
-    from evals.models import EvalState, Problem, Score
+    from evals.models import EvalState, Score
+    from evals.run_report import num_asked
     from evals.selectors_runs import find_run
     from rl_online.services.benchmark_runs import work_on
 
@@ -224,10 +187,10 @@ def _follow(slug: str, run_id: UUID) -> None:
         while True:
             with inside_project(slug):
                 run = find_run(run_id)
-                num_problems = run.num_problems or Problem.objects.filter(benchmark=run.benchmark_id).count()
+                total = num_asked(run)
                 num_done = Score.objects.filter(run=run, scorer=run.scorer).count()
                 job = work_on(run)
-            bar.total = num_problems * run.num_repeats
+            bar.total = total
             bar.update(num_done - bar.n)
             if run.state != EvalState.RUNNING:
                 return

@@ -151,6 +151,9 @@ def test_every_problem_is_asked_as_often_as_wanted_with_seeds_of_its_own(project
     # 18 of 20 problems always right, one 1 of 3, one never: pass@1 (18 + 1/3)/20, pass@3 19/20, pass^3 18/20
     assert [(one.k, round(one.any_right.value, 6)) for one in repeats.at] == [(1, 0.916667), (2, 0.933333), (3, 0.95)]
     assert repeats.at[-1].all_right.value == 0.9 and repeats.num_flaky == 1
+    last = repeats.at[-1].any_right  # of 3 tries at each: right or wrong, so 19 of 20 is a share
+    assert (last.interval, round(last.low, 4), round(last.high, 4)) == ("wilson", 0.7639, 0.9911)
+    assert repeats.at[0].any_right.interval == "t"
     again = asked(samples=1, temperature=0.8, seed=7)[0]
     assert again.pk != run.pk  # asked for anew, it is another run
 

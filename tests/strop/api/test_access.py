@@ -9,7 +9,7 @@ from registry.models import Scope
 from registry.tenancy import tenant
 from strop.api.app import api
 from tests.conftest import undone
-from tests.console import factories, settings_rows
+from tests.console import evaluate, factories, settings_rows
 
 OK, MADE, LATER, GONE, NOT_NOW = 200, 201, 202, 204, 409
 
@@ -54,6 +54,12 @@ TABLE = {
     ("post", "/api/v1/updates"): Row("train", body={"policy": "editor"}, answer=NOT_NOW),  # one is under way
     ("get", "/api/v1/updates/{id}"): Row("read", {"id": "update"}),
     ("post", "/api/v1/updates/{id}/cancel"): Row("train", {"id": "update"}, {}),
+    ("post", "/api/v1/benchmark-runs"): Row(
+        "train", body={"benchmark": "asked", "checkpoint": "editor@3", "scorer": "executability"}, answer=MADE
+    ),
+    ("get", "/api/v1/benchmark-runs/{id}"): Row("read", {"id": "running"}),
+    ("post", "/api/v1/benchmark-runs/{id}/cancel"): Row("train", {"id": "running"}, {}),
+    ("post", "/api/v1/benchmark-runs/{id}/resume"): Row("train", {"id": "cancelled"}, {}),
     ("get", "/api/v1/gates"): Row("read"),
     ("get", "/api/v1/gates/{id}"): Row("read", {"id": "gate"}),
     ("get", "/api/v1/deployments"): Row("read"),
@@ -72,8 +78,14 @@ WITH_OBJECT = [key for key, row in TABLE.items() if row.path]
 def facts(project):
     with tenant(project.id):
         loop = factories.make_loop()
+        benchmark = evaluate.make_benchmark("asked", size=2, closed=True)
+        asked = {
+            state: evaluate.make_run(benchmark, "editor@2", state=state, asked_by="ada").pk
+            for state in ("running", "cancelled")
+        }
         return {
             "slug": "editor",
+            **asked,
             "policy": "editor",
             "checkpoint": "editor@3",
             "update": loop.updates[-1].id,

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from registry.models import AuditEvent
 from registry.tenancy import tenant
-from tests.console import factories, settings_rows
+from tests.console import evaluate, factories, settings_rows
 
 
 @pytest.fixture
@@ -240,3 +240,20 @@ def test_lists_ask_as_often_for_many_rows_as_for_one(get, project):
         for i in range(30):
             factories.make_flag(factories.make_turn(f"more-{i}", version=1))
     assert {path: count(path) for path in paths} == few
+
+
+def test_a_checkpoint_is_measured_on_a_benchmark(get, post, loop, project):
+    with tenant(project.id):
+        evaluate.make_benchmark("asked", size=4, closed=True, tests={"function": "f", "cases": [{"expected": 1}]})
+    body = {"benchmark": "asked", "checkpoint": "editor@2", "samples": 2, "temperature": 0.5, "limit": 3, "seconds": 9}
+    made = post("benchmark-runs", body)
+    assert made.status_code == 201
+    run = made.json()
+    assert (run["benchmark"], run["state"], run["answers"], run["asked"]) == ("asked@1", "running", 0, 6)
+    assert run["mean"] == {"value": None, "low": None, "high": None, "interval": "none", "n": 0}
+    assert post(f"benchmark-runs/{run['id']}/cancel", {}).json()["state"] == "cancelled"
+    assert post(f"benchmark-runs/{run['id']}/cancel", {}).status_code == 409
+    assert post(f"benchmark-runs/{run['id']}/resume", {}).json()["state"] == "running"
+    refused = post("benchmark-runs", body | {"temperature": 0})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (400, "temperature")
+    assert post("benchmark-runs", body | {"benchmark": "none"}).status_code == 404
