@@ -380,6 +380,7 @@ def _sample(
             "label_reason": turn.label.reason,
             "source": turn.source,
             "sampling": turn.sampling or {},
+            **({"group": turn.group} if turn.group and not one.is_correction else {}),
             **({"is_correction": True} if one.is_correction else {}),
             **({"is_heldout": True} if turn.turn_id in aside and not one.is_correction else {}),
         },

@@ -21,9 +21,10 @@ def batch_of(run: UpdateRun):
 
 
 def test_the_batch_holds_tokens_logprobs_and_versions_as_they_were_sampled(project, judged, sealed):
-    judged("accept", id="good", metadata={"slice": "sums"}, surface="completion", language="python")
+    judged("accept", id="good", metadata={"slice": "sums"}, surface="completion", language="python", group="n-answers")
     judged("reject", id="bad")
-    good, _bad = batch_of(sealed()).samples
+    good, bad = batch_of(sealed()).samples
+    assert (good.row["group"], "group" in bad.row) == ("n-answers", False)
     assert good.token_ids == [5, 6, 7, 8, 0]
     assert good.mask == [0, 0, 1, 1, 1]
     assert good.behaviour_logprobs == pytest.approx([0, 0, -0.1, -0.2, -0.3])
