@@ -79,9 +79,10 @@ def select_samples(batch: Batch, config: UpdateConfig, lineage: Sequence[int]) -
             if reasons:
                 dropped[reasons[-1]] += 1
                 continue
+            is_heldout = any(batch.samples[place].is_heldout for place in places)
             for place in places:
                 one = _to_training_sample(batch.samples[place], Stream.PREF, config, lineage)
-                samples.append(replace(one, index=place, pair=index, is_chosen=place != index))
+                samples.append(replace(one, index=place, pair=index, is_chosen=place != index, is_heldout=is_heldout))
             continue
         if takes_pairs and sample.kind == "pref":
             dropped["no_pair"] += index not in preferred

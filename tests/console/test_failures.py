@@ -9,6 +9,10 @@ from console.failures import KNOWN, OTHERWISE, advise
         ("OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB", "The updater ran out of memory"),
         ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", "The updater ran out of memory"),
         ("the gradient was not finite in 3 steps in a row, up to step 3", "The gradient was not finite"),
+        (
+            "the policy was too far from its sampler, or the gradient not finite, in 3 steps in a row, up to step 9",
+            "The policy moved too far",
+        ),
         ("no sample of the batch can be trained on: {'too_stale': 8}", "Every sample of the batch was left out"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("CorruptCheckpoint: model.safetensors differs", "Files on disk are not what was written"),

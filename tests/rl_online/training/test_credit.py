@@ -85,6 +85,11 @@ def test_a_pair_is_its_preferred_answer_and_the_other_and_its_other_kind_stays()
     assert {one.pair for one in found[1:]} == {1}
 
 
+def test_a_pair_is_measured_only_where_either_of_its_answers_is():
+    found = select(stored("pref", row={"is_heldout": True}), stored("pref", pair=0), stored(), pref_loss="dpo").samples
+    assert [one.is_heldout for one in found] == [True, True, False]
+
+
 def test_a_pair_goes_with_either_of_its_answers():
     kept = [stored("pref"), stored("pref", pair=0)]
     gone = [stored("pref", row={"tombstone": "0" * 64}), stored("pref", pair=2)]
