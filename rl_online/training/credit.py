@@ -4,7 +4,7 @@
 prompt, which carry the same `group`. Here alone the name of such a method matters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +17,7 @@ from rl_online.algorithms.rloo import rloo_advantage
 from rl_online.rewards.batch import Batch
 from rl_online.rewards.update_config import NEEDS_CORRECTION, SEQUENCE_LOSSES, UpdateConfig
 from rl_online.training.errors import ContradictoryUpdate
-from rl_online.training.samples import Stream, TrainingSample, why_no_ratio
+from rl_online.training.samples import Stream, TrainingSample, Weight, why_no_ratio
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +98,7 @@ def _numbered(names: Sequence[str]) -> torch.Tensor:
 
 
 def _without_rl(one: TrainingSample, config: UpdateConfig) -> TrainingSample:
-    weights = {
+    weights: Mapping[Stream, Weight] = {
         stream: weight
         for stream, weight in one.weights.items()
         if stream is not Stream.RL and (stream is not Stream.REF_KL or config.kl_on_dead_groups)

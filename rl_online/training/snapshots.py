@@ -71,18 +71,21 @@ class Snapshots:
 
     def restore(self) -> History:
         for snapshot in reversed(snapshots_in(self._folder)):
-            try:
-                facts = verify_state(snapshot, tree_digest=self._parent_digest)
-            except CorruptCheckpoint as error:
-                log.warning("a snapshot is passed over: %s", error)
-                continue
-            if any(facts.get(name) != value for name, value in self._identity.items()):
-                continue  # of another update to this version
-            history: History = json.loads((snapshot / HISTORY).read_text("utf-8"))
-            self._trainer.load_snapshot(snapshot)
-            self._kept_step = len(history)
-            return history
+            if self._is_ours(snapshot):
+                history: History = json.loads((snapshot / HISTORY).read_text("utf-8"))
+                self._trainer.load_snapshot(snapshot)
+                self._kept_step = len(history)
+                return history
+            shutil.rmtree(snapshot)  # else it would stand where a whole one is to be written
         return []
+
+    def _is_ours(self, snapshot: Path) -> bool:
+        try:
+            facts = verify_state(snapshot, tree_digest=self._parent_digest)
+        except CorruptCheckpoint as error:
+            log.warning("a snapshot is passed over: %s", error)
+            return False
+        return all(facts.get(name) == value for name, value in self._identity.items())
 
     def keep(self, history: Sequence[dict[str, float]], *, is_stopping: bool = False) -> None:
         if not self._is_due(len(history), is_stopping=is_stopping):
