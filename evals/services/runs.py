@@ -29,7 +29,7 @@ CONCURRENCY = 32
 TIMED_CONCURRENCY = 8  # where seconds count: waiting behind other answers is not the model's doing
 WRITE_EVERY = 16  # answers per transaction,
 WRITE_WITHIN_S = 1.0  # but none that comes later than this after the last one waits for others
-GRACE_S = 20.0  # after a deadline, to score what has come; the rest is asked again
+GRACE_S = 10.0  # after a deadline, to score what has come; the rest is asked again
 MAY_BE_ASKED_AGAIN = Q(status__in=(ScoreStatus.ERROR, ScoreStatus.INFRA)) & ~Q(parts__has_key=REFUSED)
 STOPPED = (EvalState.CANCELLED, EvalState.FAILED)
 
@@ -86,17 +86,16 @@ def continue_run(
     run_id: UUID,
     *,
     completer: Completer,
+    concurrency: int,
     deadline: float | None = None,
-    retry_unscored: bool = False,
     on_progress: Progress | None = None,
 ) -> EvalRun:
     """Answer and score what a run that somebody asked for still lacks, until `deadline` or until it is cancelled."""
     with tenant(project_id):
         run = EvalRun.objects.select_related("benchmark").get(pk=run_id)
-        plan = _plan_of(run, retry_unscored=retry_unscored)
+        plan = _plan_of(run, retry_unscored=False)
     if run.state in STOPPED:
         return run
-    concurrency = CONCURRENCY if run.seconds_per_answer is None else TIMED_CONCURRENCY
     return _ask(
         project_id, plan, completer, deadline=deadline, concurrency=concurrency, on_progress=on_progress,
         is_over=lambda: _is_stopped(project_id, run_id),

@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from evals.models import Benchmark, EvalRun, EvalState, Problem
 from evals.scorers.registry import SCORERS
+from evals.selectors_runs import counts_of
 from evals.services.completers import GatewayCompleter
-from evals.services.runs import ask_again, check_prompts, continue_run
+from evals.services.runs import CONCURRENCY, TIMED_CONCURRENCY, ask_again, check_prompts, continue_run
 from jobs.models import Job
 from jobs.services import ClaimedJob, NotYet, enqueue
 from registry.errors import Conflict, InvalidInput
@@ -26,6 +27,10 @@ from rl_online.services.holdings import is_held, load_error
 
 RUN_JOB = "rl_online.benchmark"
 SLICE_S = 45.0  # of a worker's time; Celery ends a task at 90 s
+LONG_SLICE_S = 70.0  # where one answer may take longer than that
+MOST_SECONDS = 60.0  # that an answer may be given
+MOST_IDLE = 3  # slices one after the other in which not even a single answer was finished
+AT_ONCE, ANSWERS, IDLE_SLICES = "at_once", "answers", "idle_slices"  # in the job's payload, from slice to slice
 LOOK_AGAIN_S = 2.0
 PATIENCE_S = 15 * 60.0  # for an engine to hold the checkpoint
 WAITING_SINCE = "waiting_since"  # Unix seconds, in the job's payload
@@ -131,17 +136,66 @@ def run_job(job: ClaimedJob) -> None:
         return
     if not is_ready:
         raise NotYet(LOOK_AGAIN_S, f"waits until the engine holds {checkpoint}")
-    run = continue_run(
-        job.project_id,
-        run_id,
-        completer=GatewayCompleter(job.project_id, str(checkpoint), source="eval"),
-        deadline=time.monotonic() + SLICE_S,
-        on_progress=lambda done, total: job.renew(),
-    )
+    before = run
+    run = _slice(job, run, checkpoint)
     if run.state == EvalState.RUNNING:
+        _pace(job, before)
         raise NotYet(0, "answers are being made")
     if run.state == EvalState.DONE:
         _ask_again(job, run)
+
+
+def next_at_once(at_once: int, *, num_done: int, most: int) -> int:
+    """How many answers to ask at once in the next slice.
+
+    What is under way when a slice ends is asked anew, so at most a third of the work may be lost to that.
+    Example: 32 at once and 40 done in the slice -> 16; 1 at once and none done -> 1; 8 at once and 90 done -> 16
+    """
+    if num_done < 2 * at_once:
+        return max(1, at_once // 2)
+    return min(most, 2 * at_once) if num_done >= 8 * at_once else at_once
+
+
+def _slice(job: ClaimedJob, run: EvalRun, checkpoint: Checkpoint) -> EvalRun:
+    """Ask for as long as a worker may."""
+    assert job.project_id is not None
+    at_once = _at_once(job, run)
+    is_long = at_once == 1 or (run.seconds_per_answer or 0.0) > SLICE_S / 2
+    return continue_run(
+        job.project_id,
+        run.pk,
+        completer=GatewayCompleter(job.project_id, str(checkpoint), source="eval"),
+        concurrency=at_once,
+        deadline=time.monotonic() + (LONG_SLICE_S if is_long else SLICE_S),
+        on_progress=lambda done, total: job.renew(),
+    )
+
+
+def _pace(job: ClaimedJob, run: EvalRun) -> None:
+    """After a slice: fewer at once where answers take long; a run without an end in sight fails."""
+    assert job.project_id is not None
+    at_once = _at_once(job, run)
+    with tenant(job.project_id):
+        num_answers = counts_of(run).num_answers
+        num_done = num_answers - job.payload.get(ANSWERS, 0)
+        idle = 0 if num_done or at_once > 1 else job.payload.get(IDLE_SLICES, 0) + 1
+        if idle >= MOST_IDLE:
+            _fail(run.pk, f"not one answer was whole after {LONG_SLICE_S:.0f} s; give answers fewer tokens, or seconds")
+        most = _most_at_once(run)
+        changes = {
+            AT_ONCE: next_at_once(at_once, num_done=num_done, most=most),
+            ANSWERS: num_answers,
+            IDLE_SLICES: idle,
+        }
+        _note(job, job.payload | changes)
+
+
+def _at_once(job: ClaimedJob, run: EvalRun) -> int:
+    return min(_most_at_once(run), job.payload.get(AT_ONCE, CONCURRENCY))
+
+
+def _most_at_once(run: EvalRun) -> int:
+    return CONCURRENCY if run.seconds_per_answer is None else TIMED_CONCURRENCY
 
 
 def _ask_again(job: ClaimedJob, run: EvalRun) -> None:
@@ -153,7 +207,7 @@ def _ask_again(job: ClaimedJob, run: EvalRun) -> None:
     with tenant(job.project_id):
         num_again = ask_again(run)
         if num_again:
-            Job.objects.filter(pk=job.id, fence=job.fence).update(payload=job.payload | {"tries": tries + 1})
+            _note(job, job.payload | {"tries": tries + 1})
     if num_again:
         raise NotYet(AGAIN_AFTER_S[tries], f"{num_again} answers could not be had and are asked for again")
 
@@ -183,7 +237,7 @@ def _check(wanted: Wanted) -> None:
     """Raises InvalidInput naming the field."""
     ranges: dict[str, tuple[float, float]] = {
         "samples": (1, MAX_SAMPLES), "temperature": (0, 2), "top_p": (1e-6, 1), "max_tokens": (1, MAX_TOKENS),
-        "seed": (0, 2**63 - 1), "limit": (1, 10_000_000), "seconds": (0.001, 3600),
+        "seed": (0, 2**63 - 1), "limit": (1, 10_000_000), "seconds": (0.001, MOST_SECONDS),
     }  # fmt: skip
     for name, (low, high) in ranges.items():
         value = getattr(wanted, name)
@@ -223,8 +277,11 @@ def _refusal(job: ClaimedJob, checkpoint: Checkpoint) -> str | None:
 def _note_wait(job: ClaimedJob, *, is_waiting: bool) -> None:
     """Keep with the job when its wait for an engine began."""
     payload = {name: value for name, value in job.payload.items() if name != WAITING_SINCE}
-    if is_waiting:
-        payload[WAITING_SINCE] = time.time()
+    _note(job, payload | ({WAITING_SINCE: time.time()} if is_waiting else {}))
+
+
+def _note(job: ClaimedJob, payload: dict[str, Any]) -> None:
+    """Keep with the job what its next turn has to know."""
     Job.objects.filter(pk=job.id, fence=job.fence).update(payload=payload)
     job.payload = payload
 

@@ -8,6 +8,7 @@ The draft is held out: what becomes a problem is no longer trained on (feedback.
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from evals import overlap
@@ -74,9 +75,15 @@ def neighbours_of(problem: Problem) -> tuple[Problem, float] | None:
 def _nearest(name: str, spec: ProblemSpec, *, but: str | None = None) -> tuple[Problem, float] | None:
     rows = Problem.objects.filter(benchmark__name=name).exclude(problem_id=but or spec.id).order_by("-pk")
     columns = rows.values_list("pk", "prompt", "messages")[:MOST_NEIGHBOURS]
-    others = ((key, overlap.hashed(overlap.asked_text(prompt, messages))) for key, prompt, messages in columns)
+    others = ((key, _hashed(overlap.asked_text(prompt, messages))) for key, prompt, messages in columns)
     found = overlap.nearest(overlap.hashed(overlap.asked_text(spec.prompt, spec.messages)), others)
     return found and (Problem.objects.select_related("benchmark").get(pk=found[0]), found[1])
+
+
+@lru_cache(maxsize=MOST_NEIGHBOURS)
+def _hashed(text: str) -> overlap.Text:
+    """Problems do not change, and are compared with each new one."""
+    return overlap.hashed(text)
 
 
 def _family_of(neighbour: Problem, draft: Benchmark) -> str:

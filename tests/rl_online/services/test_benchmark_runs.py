@@ -337,3 +337,27 @@ def test_a_limit_asks_the_same_part_of_the_problems_each_time(project, gateway, 
         ids = list(Problem.objects.values_list("problem_id", flat=True))
         assert EvalRun.objects.get(pk=run.pk).state == "done"
     assert answered == asked_problems(reversed(ids), 5) and len(answered) == 5
+
+
+@pytest.mark.parametrize(
+    ("at_once", "num_done", "expected"), [(32, 40, 16), (32, 64, 32), (32, 999, 32), (8, 90, 16), (1, 0, 1), (1, 2, 1)]
+)
+def test_answers_that_take_long_are_asked_few_at_a_time(at_once, num_done, expected):
+    assert benchmark_runs.next_at_once(at_once, num_done=num_done, most=32) == expected
+
+
+def test_a_run_of_which_no_answer_ends_within_a_slice_fails_and_says_why(project, gateway, asked, monkeypatch):
+    gateway.behave = lambda prompt, seed: (*right(prompt, seed)[:2], 30)
+    monkeypatch.setattr(benchmark_runs, "SLICE_S", 0.2)
+    monkeypatch.setattr(benchmark_runs, "LONG_SLICE_S", 0.2)
+    run, job = asked(limit=4)
+    paces = []
+    for _ in range(9):
+        work(job)
+        paces.append(Job.objects.get(pk=job.pk).payload.get("at_once"))
+        with tenant(project.id):
+            run.refresh_from_db()
+        if run.state != "running":
+            break
+    assert paces[:6] == [16, 8, 4, 2, 1, 1] and run.state == "failed"
+    assert run.error == "not one answer was whole after 0 s; give answers fewer tokens, or seconds"
