@@ -4,6 +4,7 @@ import pytest
 from django.conf import global_settings
 
 from registry.tenancy import tenant
+from tests.browser.looks import faults_of, violations
 from tests.console import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -28,38 +29,13 @@ def paths(loop):
     }
 
 
-def violations(page) -> list[str]:
-    from axe_playwright_python.sync_playwright import Axe
-
-    only = {"resultTypes": ["violations"]}  # telling of every passed node takes most of the time
-    found = Axe().run(page, options=only).response["violations"]
-    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
-
-
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
-def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths, theme, width):
-    visitor = visit("owner", theme=theme, width=width)
-    faults = {}
-    for name, path in paths.items():
-        visitor.open(path)
-        visitor.shoot(f"{name}-{theme}-{width}")
-        wide = visitor.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        found = (
-            violations(visitor.page) + visitor.complaints + ([f"{wide} px wider than the screen"] if wide > 0 else [])
-        )
-        if found:
-            faults[name] = found
-        visitor.complaints.clear()
-    assert faults == {}
+def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths):
+    assert faults_of(visit, "owner", paths) == {}
 
 
 def test_empty_pages_are_clean(visit, owner, project):
-    visitor = visit("owner")
-    for name in ("overview", "sessions", "turns", "signals", "flagged", "updates", "checkpoints"):
-        visitor.open(f"/p/editor/{name}")
-        visitor.shoot(f"{name}-empty")
-        assert violations(visitor.page) == []
-    assert visitor.complaints == []
+    names = ("overview", "sessions", "turns", "signals", "flagged", "updates", "checkpoints")
+    assert faults_of(visit, "owner", {f"{name}-empty": f"/p/editor/{name}" for name in names}, looks=["light"]) == {}
 
 
 def test_sign_in_and_errors_are_clean(browser, site, owner):
@@ -89,7 +65,9 @@ def test_the_theme_switch_repaints_and_is_remembered(visit, owner, paths):
     visitor.open(paths["overview"])
     visitor.page.select_option("#theme", "dark")
     assert visitor.page.evaluate("document.documentElement.dataset.bsTheme") == "dark"
-    buttons = "[...document.querySelectorAll('.plot-box')].map(box => box.querySelectorAll(':scope > .plot-csv').length)"
+    buttons = (
+        "[...document.querySelectorAll('.plot-box')].map(box => box.querySelectorAll(':scope > .plot-csv').length)"
+    )
     assert set(visitor.page.evaluate(buttons)) == {1}, "drawing a chart anew gives it no second button"
     visitor.open(paths["sessions"])
     assert visitor.page.evaluate("document.documentElement.dataset.bsTheme") == "dark"

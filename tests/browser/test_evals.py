@@ -7,7 +7,7 @@ from evals.services.importing import import_path
 from jobs import services as jobs
 from jobs.models import Job
 from registry.tenancy import tenant
-from tests.browser.test_evaluate import faults_of
+from tests.browser.looks import faults_of
 from tests.console import evaluate
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -33,14 +33,14 @@ def paths(project, samples):
     }
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
-def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths, theme, width):
-    assert faults_of(visit("owner", theme=theme, width=width), paths, f"{theme}-{width}") == {}
+def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths):
+    assert faults_of(visit, "owner", paths) == {}
 
 
 def test_a_file_is_sent_from_the_empty_page_and_its_run_opened(visit, engineer, project, samples):
+    assert faults_of(visit, "engineer", {"evals-empty": "/p/editor/evals"}, looks=["light"]) == {}
     visitor = visit("engineer")
-    assert faults_of(visitor, {"evals-empty": "/p/editor/evals"}, "light-1280") == {}
+    visitor.open("/p/editor/evals")
     visitor.page.set_input_files("#upload-files", samples("inspect") / LOG)
     visitor.page.click("form[data-upload] button")
     visitor.page.wait_for_selector("#upload-outcome table")

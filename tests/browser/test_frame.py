@@ -5,7 +5,7 @@ import pytest
 from feedback.models import Flag
 from registry.tenancy import tenant
 from tests.browser.conftest import SHOTS
-from tests.browser.test_console import violations
+from tests.browser.looks import violations
 from tests.console import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -287,7 +287,7 @@ def test_an_export_comes_as_a_file(at, tmp_path):
 # --- Themes, a phone, errors ---
 
 
-@pytest.mark.parametrize(("theme", "width"), [("dark", 1280), ("light", 390), ("dark", 390)])
+@pytest.mark.parametrize(("theme", "width"), [("dark", 1280), ("light", 390)])
 def test_the_frame_is_clean_in_each_theme_and_on_a_phone(at, theme, width):
     visitor = at("/p/editor/turns", theme=theme, width=width)
     visitor.page.wait_for_selector(".facet", state="attached")

@@ -7,7 +7,7 @@ import pytest
 from feedback.models import LabelRecipe
 from feedback.services.recipes import recipe_in_force
 from registry.tenancy import tenant
-from tests.browser.test_console import violations
+from tests.browser.looks import faults_of, violations
 from tests.console import factories
 from tests.console.test_turn_page import learned, policy  # noqa: F401 - fixtures
 
@@ -40,30 +40,17 @@ def paths(loop, project):
     }
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
-def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths, theme, width):
-    visitor = visit("owner", theme=theme, width=width)
-    faults = {}
-    for name, path in paths.items():
-        visitor.open(path)
+def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, owner, paths):
+    def tokens_are_shown(name, page):
         if name.startswith("turn"):
-            visitor.page.wait_for_selector(".tokens")
-        visitor.shoot(f"{name}-{theme}-{width}")
-        wide = visitor.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        found = [*violations(visitor.page), *visitor.complaints, *([f"{wide} px too wide"] if wide > 0 else [])]
-        if found:
-            faults[name] = found
-        visitor.complaints.clear()
-    assert faults == {}
+            page.wait_for_selector(".tokens")
+
+    assert faults_of(visit, "owner", paths, ready=tokens_are_shown) == {}
 
 
 def test_empty_pages_are_clean(visit, owner, project):
-    visitor = visit("owner")
-    for name in ("ingestion", "recipes"):
-        visitor.open(f"/p/editor/{name}")
-        visitor.shoot(f"{name}-empty")
-        assert violations(visitor.page) == []
-    assert visitor.complaints == []
+    empty = {f"{name}-empty": f"/p/editor/{name}" for name in ("ingestion", "recipes")}
+    assert faults_of(visit, "owner", empty, looks=["light"]) == {}
 
 
 def test_older_turns_load_in_place_and_an_anchor_opens_its_window(visit, viewer, project):

@@ -8,7 +8,7 @@ from feedback.models import Flag, ReviewDraft, ReviewReservation, ReviewResponse
 from feedback.services.review import Answer, respond
 from registry.services import change_project_settings
 from registry.tenancy import tenant
-from tests.browser.test_console import violations
+from tests.browser.looks import faults_of, violations
 from tests.console import factories
 from tests.console.test_pages import HOSTILE
 
@@ -239,30 +239,20 @@ def pages(project, flags):
     }
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)])
-def test_every_state_is_clean_in_each_theme_and_on_a_phone(visit, engineer, pages, theme, width):
-    visitor = visit("engineer", theme=theme, width=width)
-    faults = {}
-    for name, path in pages.items():
-        visitor.open(path)
-        visitor.page.wait_for_load_state("networkidle")
-        visitor.shoot(f"{name}-{theme}-{width}")
-        wide = visitor.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        said = [one for one in visitor.complaints if name != "review-gone" or "404" not in one]
-        found = violations(visitor.page) + said + ([f"{wide} px wider than the screen"] if wide > 0 else [])
-        if found:
-            faults[name] = found
-        visitor.complaints.clear()
+def test_every_state_is_clean_in_each_theme_and_on_a_phone(visit, engineer, pages):
+    faults = faults_of(
+        visit, "engineer", pages,
+        ready=lambda _, page: page.wait_for_load_state("networkidle"),
+        forgive=lambda name, said: name == "review-gone" and "404" in said,
+    )  # fmt: skip
     assert faults == {}
 
 
 def test_empty_and_single_pages_are_clean(visit, engineer, project):
-    visitor = visit("engineer")
     for rows in ("empty", "one"):
-        for name, path in (("review", "review"), ("flagged", "flagged"), ("review-agreement", "review/agreement")):
-            visitor.open(f"/p/editor/{path}")
-            visitor.shoot(f"{name}-{rows}-light-1280")
-            assert violations(visitor.page) == [] and visitor.complaints == []
+        paths = {"review": "review", "flagged": "flagged", "review-agreement": "review/agreement"}
+        paths = {f"{name}-{rows}": f"/p/editor/{path}" for name, path in paths.items()}
+        assert faults_of(visit, "engineer", paths, looks=["light"]) == {}
         if rows == "empty":
             with tenant(project.id):
                 factories.make_policy()

@@ -8,7 +8,7 @@ import pytest
 
 from registry.services import create_key
 from registry.tenancy import tenant
-from tests.browser.test_console import violations
+from tests.browser.looks import faults_of, violations
 from tests.console import factories, settings_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -45,29 +45,14 @@ def paths(loop, project, owner):
     }
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
-def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, paths, theme, width):
-    visitor = visit("owner", theme=theme, width=width)
-    faults = {}
-    for name, path in paths.items():
-        visitor.open(path)
-        visitor.shoot(f"{name}-{theme}-{width}")
-        wide = visitor.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        found = violations(visitor.page) + visitor.complaints + ([f"{wide} px too wide"] if wide > 0 else [])
-        if found:
-            faults[name] = found
-        visitor.complaints.clear()
-    assert faults == {}
+def test_every_page_is_clean_in_each_theme_and_on_a_phone(visit, paths):
+    assert faults_of(visit, "owner", paths, is_whole=False) == {}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_empty_pages_are_clean(visit, owner, theme):
-    visitor = visit("owner", theme=theme)
-    for name in ("settings/keys", "settings/policies", "settings/notifications", "settings/audit", "start"):
-        visitor.open(f"/p/editor/{name}")
-        visitor.shoot(f"{name.replace('/', '-')}-empty-{theme}")
-        assert violations(visitor.page) == []
-    assert visitor.complaints == []
+def test_empty_pages_are_clean(visit, owner):
+    names = ("settings/keys", "settings/policies", "settings/notifications", "settings/audit", "start")
+    paths = {f"{name.replace('/', '-')}-empty": f"/p/editor/{name}" for name in names}
+    assert faults_of(visit, "owner", paths, looks=["light", "dark"]) == {}
 
 
 def test_first_steps_tick_live_from_a_new_key_to_the_first_signal(visit, owner, site, project):

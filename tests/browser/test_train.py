@@ -14,7 +14,7 @@ import pytest
 from registry.models import Checkpoint
 from registry.tenancy import tenant
 from tests.browser.conftest import Visit
-from tests.browser.test_console import violations
+from tests.browser.looks import faults_of
 from tests.console import factories
 from tests.console.trials import make_trial
 from tests.live import LiveStrop, live, wait_until
@@ -251,31 +251,14 @@ def paths(loop, project):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)])
-def test_the_pages_of_training_are_clean_in_each_theme_and_on_a_phone(visit, owner, paths, theme, width):
-    visitor = visit("owner", theme=theme, width=width)
-    faults = {}
-    for name, path in paths.items():
-        visitor.open(path)
-        visitor.shoot(f"{name}-{theme}-{width}")
-        wide = visitor.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        found = (
-            violations(visitor.page) + visitor.complaints + ([f"{wide} px wider than the screen"] if wide > 0 else [])
-        )
-        if found:
-            faults[name] = found
-        visitor.complaints.clear()
-    assert faults == {}
+def test_the_pages_of_training_are_clean_in_each_theme_and_on_a_phone(visit, owner, paths):
+    assert faults_of(visit, "owner", paths) == {}
 
 
 @pytest.mark.django_db(transaction=True)
 def test_empty_pages_of_training_are_clean(visit, owner, project):
-    visitor = visit("owner")
-    for name in ("updates", "checkpoints", "gates", "deployments", "engines"):
-        visitor.open(f"/p/editor/{name}")
-        visitor.shoot(f"{name}-empty")
-        assert violations(visitor.page) == []
-    assert visitor.complaints == []
+    names = ("gates", "deployments", "engines")
+    assert faults_of(visit, "owner", {f"{name}-empty": f"/p/editor/{name}" for name in names}, looks=["light"]) == {}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,0 +1,75 @@
+"""How pages are looked at: in light, in dark, on a phone; axe, the console's silence, nothing cut, a picture of each.
+
+Axe's rules are all asked once, in light; in dark the contrast, which is all that a theme changes; on a phone the rest.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+CONTRAST = "color-contrast"  # most of axe's time
+EVERY_LOOK = ("light", "dark", "phone")
+
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+CUT = """() => [...document.querySelectorAll("main .table-box, main .figures, main .panel")]
+  .filter((box) => box.offsetParent && box.scrollWidth > box.clientWidth + 1)
+  .map((box) => `${box.getAttribute("aria-label") || box.className}: ${box.scrollWidth - box.clientWidth} px cut`)"""
+UNFRAMED = """() => [...document.querySelectorAll("main table")]
+  .filter((one) => one.offsetParent && !one.closest(".table-box") && one.scrollWidth > one.parentElement.clientWidth)
+  .map((one) => `a table of ${one.scrollWidth} px has no frame of its own`)"""
+
+
+def violations(page, *, only: str | None = None, but: str | None = None) -> list[str]:
+    """What axe finds, of one rule `only` or of all `but` one."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    options: dict[str, Any] = {"resultTypes": ["violations"]}  # telling of every passed node takes most of the time
+    if only:
+        options["runOnly"] = {"type": "rule", "values": [only]}
+    if but:
+        options["rules"] = {but: {"enabled": False}}
+    found = Axe().run(page, options=options).response["violations"]
+    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
+
+
+def faults_of(
+    visit: Callable[..., Any],
+    username: str,
+    paths: Mapping[str, str],
+    *,
+    looks: Sequence[str] = EVERY_LOOK,
+    is_whole: bool = True,
+    ready: Callable[[str, Any], None] = lambda name, page: None,
+    forgive: Callable[[str, str], bool] = lambda name, said: False,
+) -> dict[str, list[str]]:
+    """Page -> what is wrong with it. Not `is_whole`: tables may be cut on a desk, as by a name without end. What comes
+    after the load is waited for by `ready(name, page)`; `forgive(name, said)` is asked about the browser's complaints.
+    """
+    faults = defaultdict(list)
+    desk = visit(username)
+    phone = visit(username, width=390) if "phone" in looks else None
+    for name, path in paths.items():
+        desk.open(path)
+        ready(name, desk.page)
+        faults[name] += violations(desk.page) + _wider(desk.page) + (desk.page.evaluate(CUT) if is_whole else [])
+        desk.shoot(f"{name}-light-1280")
+        if "dark" in looks:
+            desk.page.emulate_media(color_scheme="dark")
+            desk.page.wait_for_selector("html[data-bs-theme=dark]", state="attached")
+            faults[name] += violations(desk.page, only=CONTRAST)
+            desk.shoot(f"{name}-dark-1280")
+            desk.page.emulate_media(color_scheme="light")
+        if phone:
+            phone.open(path)
+            ready(name, phone.page)
+            faults[name] += violations(phone.page, but=CONTRAST) + phone.page.evaluate(UNFRAMED) + _wider(phone.page)
+            phone.shoot(f"{name}-light-390")
+        for visitor in filter(None, (desk, phone)):
+            faults[name] += [said for said in visitor.complaints if not forgive(name, said)]
+            visitor.complaints.clear()
+    return {name: found for name, found in faults.items() if found}
+
+
+def _wider(page) -> list[str]:
+    by = page.evaluate(WIDER)
+    return [f"{by} px wider than the screen"] if by > 0 else []
