@@ -36,6 +36,8 @@ class Exported:
     exported_at: datetime
     project: str
     measured: list[Measured]
+    state: str = "done"  # running, failed or cancelled: not all that was asked is here
+    error: str = ""  # why it failed
     claims: list[Claim] = field(default_factory=list)
     settings: Mapping[str, Any] = field(default_factory=dict)
     results: Iterable[Result] = ()

@@ -27,6 +27,9 @@ def chunks(run: Exported) -> Iterator[bytes]:
     yield b"]}"
 
 
+STATUS = {"done": "success", "running": "started", "failed": "error", "cancelled": "cancelled"}
+
+
 def header(run: Exported) -> dict[str, Any]:
     began = (run.began_at or run.exported_at).isoformat()
     scores = [
@@ -46,7 +49,7 @@ def header(run: Exported) -> dict[str, Any]:
     ]
     return {
         "version": VERSION,
-        "status": "success",
+        "status": STATUS[run.state],
         "eval": {
             "run_id": run.id,
             "eval_id": run.id,
@@ -63,6 +66,7 @@ def header(run: Exported) -> dict[str, Any]:
         "plan": {"name": "plan", "steps": [], "config": {}},
         "results": {"total_samples": _num_samples(run), "completed_samples": _num_samples(run), "scores": scores},
         "stats": {"started_at": began, "completed_at": began, "model_usage": {}},
+        **({"error": {"message": run.error, "traceback": "", "traceback_ansi": ""}} if run.state == "failed" else {}),
     }
 
 

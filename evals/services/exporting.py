@@ -53,9 +53,20 @@ def exported(project: Project, run: str) -> Exported:
         project=project.name,
         measured=measured,
         claims=[msgspec.convert(claim, Claim) for claim in row.claims],
-        settings=row.settings or row.sampling,
+        settings=row.settings or _settings(row),
+        state=row.state,
+        error=row.error,
         results=_Results(project.id, row),
     )
+
+
+def _settings(run: EvalRun) -> dict[str, Any]:
+    """How a run made here asked."""
+    asked = {
+        "seed": run.seed, "num_repeats": run.num_repeats, "num_problems": run.num_problems,
+        "seconds_per_answer": run.seconds_per_answer,
+    }  # fmt: skip
+    return {**run.sampling, **(asked if run.asked_by else {})}
 
 
 class _Results:

@@ -152,6 +152,8 @@ def sentence(answered: Answered) -> str:
     if added := answered.added:
         was = "Added to" if added.is_new else "The same question is already in"
         parts.append(f"{was} {added.problem.benchmark}.")
+        if added.problem.slices.get("learnt") == "yes":
+            parts.append("Training has seen it, which its page says.")
         if added.neighbour is not None:
             parts.append(f"{added.share:.0%} of it stands in {added.neighbour}: the two are one family.")
     return " ".join(parts)

@@ -103,6 +103,19 @@ def answers(results, *, scored_only=False) -> dict[tuple[str, str], list[float |
     return found
 
 
+def test_a_run_that_was_cancelled_or_failed_is_no_success_elsewhere(project):
+    import_run(project.id, run(result()))
+    for state, status in (("done", "success"), ("cancelled", "cancelled"), ("failed", "error"), ("running", "started")):
+        with tenant(project.id):
+            EvalRun.objects.update(state=state, error="no engine held it", asked_by="ada", seed=7, settings={})
+            found = exported(project, str(EvalRun.objects.get().pk))
+        main = strict(b"".join(next(exporter_named("inspect").files(found))[1]))
+        assert (main["status"], main.get("error", {}).get("message")) == (
+            status, "no engine held it" if state == "failed" else None,
+        )  # fmt: skip
+        assert main["eval"]["metadata"]["settings"]["seed"] == 7
+
+
 def test_there_is_an_exporter_for_every_name():
     assert all(hasattr(exporter_named(name), "files") for name in MODULES)
 
