@@ -60,8 +60,10 @@ def _slope(sizes: Sequence[float], results: Sequence[float], *, centre: float) -
     """Least squares of the result on tanh((size - centre) / sd), with errors that allow any spread (HC1)."""
     n = len(sizes)
     spread = stdev(sizes) if n > 1 else 0.0
-    if n < LEAST or spread == 0:
-        return unknown(f"{n} observations of unequal length; {LEAST} are needed", n=n)
+    if n < LEAST:
+        return unknown(f"{n} observations; {LEAST} are needed", n=n)
+    if spread == 0:
+        return unknown("all answers are equally long", n=n)
     x = [math.tanh((size - centre) / spread) for size in sizes]
     middle_x, middle_y = fmean(x), fmean(results)
     centred = [one - middle_x for one in x]

@@ -135,14 +135,18 @@ def _by_imported(request: HttpRequest, time_range: TimeRange) -> Source:
         context |= {"num_files": reads.num_imported_files(), "is_computing": reads.is_computing()}
         return Source(found=standings([]), label="imported", context=context)
     shown = reads.imported(chosen)
-    style = shown.measured.style
+    style, equal = shown.measured.style, shown.measured.at_equal_length
+    num_styled = style.n if style else sum(one.raw.n for one in equal)
+    context |= {"style": list(style.style.items()) if style else [], "num_styled": num_styled}
+    if equal:
+        context |= {"baseline": equal[0].baseline, "baseline_label": equal[0].label}
     return Source(
         found=shown.measured.standings,
         label=str(chosen),
         terms=_terms(chosen),
         span=_span(shown, time_range),
         imported=shown,
-        context=context | {"style": list(style.style.items()) if style else []},
+        context=context,
     )
 
 
@@ -228,7 +232,7 @@ def _ranking(found: Standings) -> dict[str, Any] | None:
             )
             for row in found.ranking.rows[:IN_FOREST]
         ],
-        title="strength on the Elo scale; 1,000 is the mean",
+        title="Elo scale; 1,000 is the mean",
         scale=1.0,
         line_at=1000.0,
         is_signed=False,
