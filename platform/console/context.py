@@ -89,9 +89,12 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
         "Insight",
         (
             Place(
-                url="costs", title="Costs", icon="coin", key="k",
+                url="costs",
+                title="Costs",
+                icon="coin",
+                key="k",
                 also=("prices", "price-add", "cost-quality", "budgets", "budget-add", "budget-change"),
-            ),  # fmt: skip
+            ),
             Place(url="alerts", title="Alerts", icon="bell", key="a"),
         ),
     ),

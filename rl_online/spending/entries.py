@@ -30,6 +30,7 @@ class Entry:
     tokens: int | None = None  # all that were told, billed or not; None: nobody told any
     latency_seconds: Decimal = Decimal(0)  # of our own weights: the sum of latencies, at once or not
     hour: datetime | None = None  # None: of the whole span
+    cards: frozenset[int] = frozenset()  # ids of the price cards that made it; what was billed when made names none
 
     @property
     def usd_per_latency_second(self) -> Decimal | None:
@@ -55,6 +56,7 @@ def _sum(one: Entry, other: Entry) -> Entry:
         seconds=one.seconds + other.seconds,
         tokens=known_sum([one.tokens, other.tokens]),
         latency_seconds=one.latency_seconds + other.latency_seconds,
+        cards=one.cards | other.cards,
     )
 
 

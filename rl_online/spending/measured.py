@@ -13,7 +13,7 @@ from registry.models import Policy
 from registry.price_cards import Rates
 from registry.pricing import Spend, spend_on_tokens
 from rl_online.spending.entries import Entry
-from rl_online.spending.rows import CARDS, prices, rows, tokens, usage, variant
+from rl_online.spending.rows import CARDS, prices, rows, tokens, usage, used, variant
 
 MAX_CANARY_RUNS = 5_000
 
@@ -112,7 +112,15 @@ def _billed(row: Mapping[str, Any], purpose: str, rates: Mapping[int, Rates]) ->
     if unbilled := int(row["calls"] - row["priced"]):
         silent = unbilled - int(row["counted"])
         spend += spend_on_tokens(usage(row), prices(row, rates), calls=unbilled, without_usage=silent)
-    return Entry(name=row["model"], policy=None, version=None, purpose=purpose, spend=spend, tokens=tokens(row))
+    return Entry(
+        name=row["model"],
+        policy=None,
+        version=None,
+        purpose=purpose,
+        spend=spend,
+        tokens=tokens(row),
+        cards=used(row) if unbilled else frozenset(),
+    )
 
 
 def own_policies() -> list[str]:

@@ -10,11 +10,11 @@ from rl_online.spending.ledger import Ledger
 def spend_of(spend: Spend) -> dict[str, Any]:
     is_known = spend.calls > spend.unpriced or not spend.calls
     return {
-        "usd": f"{spend.cost_usd:f}" if is_known else None,
+        "usd": f"{spend.cost_usd.normalize():f}" if is_known else None,
         "calls": spend.calls,
         "unpriced_calls": spend.unpriced,
         "unpriced_tokens": spend.unpriced_tokens,
-        "provided_usd": f"{spend.provided_usd:f}",
+        "provided_usd": f"{spend.provided_usd.normalize():f}",
     }
 
 
@@ -26,7 +26,7 @@ def rows_of(ledger: Ledger) -> list[dict[str, Any]]:
             "name": one.name,
             "purpose": one.purpose,
             **spend_of(one.spend),
-            "device_seconds": f"{one.seconds:f}",
+            "device_seconds": f"{one.seconds.normalize():f}",
             "tokens": one.tokens,
         }
         for one in entries

@@ -80,6 +80,11 @@ def prices(row: Mapping[str, Any], rates: Mapping[int, Rates]) -> Prices | None:
     return card.prices.base if place is None else card.prices.variants[place].prices
 
 
+def used(row: Mapping[str, Any]) -> frozenset[int]:
+    """The card of the row."""
+    return frozenset() if row["card"] is None else frozenset({row["card"]})
+
+
 def hour_price(row: Mapping[str, Any], rates: Mapping[int, Rates]) -> Decimal | None:
     card = rates.get(row["card"])
     return card.device_hour_usd if card else None

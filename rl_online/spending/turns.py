@@ -14,7 +14,7 @@ from feedback.rollups import HOUR
 from registry.price_cards import Rates
 from registry.pricing import Spend, spend_on_device, spend_on_tokens
 from rl_online.spending.entries import PURPOSE_OF_SOURCE, Entry
-from rl_online.spending.rows import CARDS, hour_price, prices, rows, tokens, usage, variant
+from rl_online.spending.rows import CARDS, hour_price, prices, rows, tokens, usage, used, variant
 
 
 def turns_of_models(
@@ -52,6 +52,7 @@ def turns_of_models(
             spend=_on_tokens(row, rates),
             tokens=tokens(row),
             hour=row["slot"],
+            cards=used(row),
         )
         for row in found
     ]
@@ -140,6 +141,7 @@ def turns_of_ours(
             tokens=tokens(row),
             latency_seconds=row["latency_seconds"],
             hour=row["slot"],
+            cards=used(row),
         )
         for row in found
     ]

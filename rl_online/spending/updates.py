@@ -31,6 +31,7 @@ def training(cards: Sequence[PriceCard], since: datetime, until: datetime) -> li
                 purpose="training",
                 spend=spend_on_device(seconds, card.device_hour_usd if card else None, calls=1),
                 seconds=seconds,
+                cards=frozenset({card.pk}) if card else frozenset(),
             )
         )
     return entries

@@ -232,7 +232,7 @@ def hostile(loop, project):
         return {"problem": problem.pk, "judge": judge.pk, "comparison": Comparison.objects.order_by("id").first().pk}
 
 
-PAGES = ["compare", "compare-problem", "win-rates", "judges", "judge", "comparison", "costs", "prices"]
+PAGES = ["compare", "compare-problem", "win-rates", "judges", "judge", "comparison", "costs", "cost-quality", "prices"]
 # What a form sends back, where a link leads and what a figure is drawn from stay as they came.
 KEPT = re.compile(r'(value|href|data-peek)="[^"]*"|<script[^>]*type="application/json">.*?</script>', re.DOTALL)
 
@@ -249,7 +249,7 @@ def test_hostile_names_and_answers_are_text_on_every_page(as_owner, hostile, nam
     assert "&lt;script&gt;alert(1)" in whole and len(html) < 400_000
 
 
-@pytest.mark.parametrize("name", ["compare", "win-rates", "judges", "costs", "prices"])
+@pytest.mark.parametrize("name", ["compare", "win-rates", "judges", "costs", "cost-quality", "prices"])
 def test_the_number_of_queries_does_not_grow_with_the_rows(as_owner, loop, project, name):
     counts = []
     page(as_owner, name)  # the first page of a session also remembers its project

@@ -46,6 +46,7 @@ def pareto(points: Sequence[Priced], *, cost_title: str, quality_title: str) -> 
         showlegend=False,
     )
     on_line = {point.name for point in best}
+    middle = math.sqrt(min(one.cost for one in points) * max(one.cost for one in points))
     for one in points:
         figure.add_scatter(
             name=one.name,
@@ -55,7 +56,7 @@ def pareto(points: Sequence[Priced], *, cost_title: str, quality_title: str) -> 
             error_y=_bar(100 * one.quality, 100 * one.quality_low, 100 * one.quality_high),
             mode="markers+text",
             text=[escaped(one.name[:24])],
-            textposition="top right",
+            textposition="top left" if one.cost > middle else "top right",  # inside the frame at both ends
             textfont={"size": 11},
             cliponaxis=False,
             marker={

@@ -1,7 +1,7 @@
 """Costs by checkpoint and model, by purpose, and for each thing they bought. Inside a tenant; whole hours."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -9,11 +9,12 @@ from decimal import Decimal
 from django.db import connection
 from django.db.models import Count, Q
 
+from console.reads.prices import said
 from evals.models import EvalRun, Score, ScoreStatus
 from evals.statistics.ratio import Ratio, ratio
 from feedback.hourly import REAL_USERS, Counts, Origin, Span, counts_by_origin
 from feedback.models import TurnRollup
-from registry.models import Deployment
+from registry.models import Deployment, PriceCard
 from registry.pricing import Spend
 from registry.tenancy import current_project_id
 from rl_online.spending.entries import PURPOSES, Entry, known_sum
@@ -21,6 +22,7 @@ from rl_online.spending.ledger import Ledger, inference_by_hour
 
 MAX_ROWS = 200
 MAX_PROBLEMS = 60_000
+MAX_CARDS_NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +46,7 @@ class CostRow:
     seconds: Decimal  # of our own devices
     tokens: int | None  # None: nobody told any
     bought: Bought
+    priced_by: tuple[str, ...] = ()  # the price cards that made it, the newest first
     idle_usd: Decimal | None = None  # its share of the idle time, by the device time it took; None: none, or unpriced
     accepted_ratio: Ratio | None = None  # cost of inference over accepted turns, by hours; None: one of both is unknown
     solved_ratio: Ratio | None = None  # cost of answers over solved ones, by problems; None: so, or not told by answer
@@ -63,9 +66,22 @@ class CostRow:
         return self.spend.get("proving", Spend()).per(self.bought.solved)
 
     @property
-    def cells(self) -> list[Spend | None]:
-        """In the order of PURPOSES."""
-        return [self.spend.get(purpose) for purpose in PURPOSES]
+    def accepted_low_usd(self) -> Decimal | None:
+        """Of `per_accepted_usd`, the ends of its interval; None: none can be given."""
+        return _scaled(self.per_accepted_usd, self.accepted_ratio, "low")
+
+    @property
+    def accepted_high_usd(self) -> Decimal | None:
+        return _scaled(self.per_accepted_usd, self.accepted_ratio, "high")
+
+    @property
+    def solved_low_usd(self) -> Decimal | None:
+        """Of `per_solved_usd`."""
+        return _scaled(self.per_solved_usd, self.solved_ratio, "low")
+
+    @property
+    def solved_high_usd(self) -> Decimal | None:
+        return _scaled(self.per_solved_usd, self.solved_ratio, "high")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +95,11 @@ class Costs:
     num_left_out: int
 
     @property
+    def purposes(self) -> list[str]:
+        """Those for which anything was called."""
+        return [purpose for purpose, spend in self.by_purpose if spend.calls]
+
+    @property
     def per_accepted_usd(self) -> Decimal | None:
         return dict(self.by_purpose)["inference"].per(self.bought.accepted)
 
@@ -87,17 +108,27 @@ class Costs:
         return dict(self.by_purpose)["proving"].per(self.bought.solved)
 
 
+def _scaled(value: Decimal | None, found: Ratio | None, end: str) -> Decimal | None:
+    """The end of a ratio's interval, which is a factor, about the exact value."""
+    bound = None if found is None else getattr(found, end)
+    if value is None or found is None or bound is None:
+        return None
+    return value * Decimal(str(bound / found.value))
+
+
 def costs(ledger: Ledger) -> Costs:
     """Nine queries at most beside the ledger's."""
     bought = _bought(ledger)
     now_serving = serving()
     names = sorted({entry.name for entry in ledger.entries} | bought.keys())
     by_hour, by_problem = _accepted_by_hour(ledger), _solved_by_problem(ledger)
+    cards = PriceCard.objects.in_bulk({card for entry in ledger.entries for card in entry.cards})
     rows = [
         replace(
             _row(name, ledger.entries, bought.get(name, Bought()), is_serving=name in now_serving),
             accepted_ratio=ratio(by_hour.get(name, ())),
             solved_ratio=ratio(by_problem.get(name, ())),
+            priced_by=_priced_by(name, ledger, cards),
         )
         for name in names
     ]
@@ -128,6 +159,12 @@ def _row(name: str, entries: Iterable[Entry], bought: Bought, *, is_serving: boo
         tokens=known_sum(entry.tokens for entry in mine),
         bought=bought,
     )
+
+
+def _priced_by(name: str, ledger: Ledger, cards: Mapping[int, PriceCard]) -> tuple[str, ...]:
+    used = {card for entry in ledger.entries if entry.name == name for card in entry.cards}
+    newest = sorted((cards[card] for card in used), key=lambda card: card.valid_from, reverse=True)
+    return tuple(said(card) for card in newest[:MAX_CARDS_NAMED])
 
 
 def _idle_share(row: CostRow, ledger: Ledger) -> Decimal | None:

@@ -83,7 +83,7 @@ def _page(request: MemberRequest, error: StropError | None = None, *, of: int | 
     last = next((str(one.budget) for one in found if one.budget.pk == of), "")
     context = {
         "plain": found,
-        "standings": [(one, stale_forms.seen(facts(one.budget))) for one in found],
+        "standings": [(one, facts(one.budget), stale_forms.seen(facts(one.budget))) for one in found],
         "kinds": Budget.Kind.values,
         "periods": Budget.Period.values,
         "alerts": ", ".join(map(str, DEFAULT_ALERTS)),

@@ -18,7 +18,6 @@ from console.reads import costs as reads
 from console.reads.gains import gains
 from console.timerange import TimeRange
 from evals.models import Benchmark
-from evals.statistics.ratio import Ratio
 from registry.pricing import Spend
 from rl_online.spending.budgets import standings
 from rl_online.spending.entries import PURPOSES
@@ -40,7 +39,7 @@ def costs(request: MemberRequest) -> HttpResponse:
             "time_range": time_range,
             "ledger": spent,
             "costs": found,
-            "purposes": PURPOSES,
+            "purposes": found.purposes,
             "gains": gains(spent),
             "standings": standings(timezone.now()),
             "tables": TABLES[:1],
@@ -130,14 +129,11 @@ def _exported(row: reads.CostRow) -> tuple[Any, ...]:
     spends = [row.spend.get(purpose, Spend()) for purpose in PURPOSES]
     return (
         row.name, row.is_serving, *(value for spend in (*spends, row.total) for value in _spent(spend)),
-        row.bought.settled, row.bought.accepted, row.per_accepted_usd, *_interval(row.accepted_ratio),
-        row.bought.scored, row.bought.solved, row.per_solved_usd, *_interval(row.solved_ratio),
+        row.bought.settled, row.bought.accepted, row.per_accepted_usd, row.accepted_low_usd,
+        row.accepted_high_usd, row.bought.scored, row.bought.solved, row.per_solved_usd, row.solved_low_usd,
+        row.solved_high_usd,
         row.seconds, row.idle_usd, row.tokens,
     )  # fmt: skip
-
-
-def _interval(found: Ratio | None) -> tuple[float | None, float | None]:
-    return (None, None) if found is None else (found.low, found.high)
 
 
 def _spent(spend: Spend) -> tuple[Any, ...]:

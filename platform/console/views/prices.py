@@ -91,11 +91,14 @@ def _hour(date: str, hour: str) -> datetime:
 
 def _page(request: MemberRequest, error: StropError | None = None) -> HttpResponse:
     cards = all_cards()
+    dated = reads.dated(cards)
     return render(
         request,
         "costs/prices.html",
         {
-            "cards": reads.dated(cards),
+            "cards": dated,
+            "present": [one for one in dated if one.state in ("now", "to come")],
+            "over": [one for one in dated if one.state not in ("now", "to come")],
             "unpriced": reads.unpriced_models(cards),
             "own": OWN_HARDWARE,
             "has_own": any(card.model == OWN_HARDWARE for card in cards),
