@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
+
+from evals.statistics.distributions import stdtrit
 
 MIN_SIZES = 4
 CONFIDENCE = 0.95

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from scipy.special import ndtri
-
+from evals.statistics.distributions import ndtri
 from evals.statistics.estimate import CONFIDENCE, Estimate, around, unknown
 from evals.statistics.proportions import Share, wilson
 

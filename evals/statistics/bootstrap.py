@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
+from evals.statistics.distributions import ndtr, ndtri
 from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, finite, scored, unknown
 
 RESAMPLES = 10_000

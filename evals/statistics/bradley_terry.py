@@ -13,12 +13,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
-from scipy.special import expit, ndtri
+import scipy
 
 from evals.statistics.battles import Battles, Numbers, battles
+from evals.statistics.distributions import expit, ndtri
 from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
 
 ELO_MIDDLE = 1000.0
@@ -159,7 +157,8 @@ def maximum(wins: Numbers, *, ridge: float = 0.0) -> Numbers:
     for _ in range(MAX_STEPS):
         chance = expit(strengths[:, None] - strengths[None, :])
         gradient = own - (played * chance).sum(axis=1) - ridge * strengths
-        step = cho_solve(cho_factor(_curvature(played * chance * (1 - chance), ridge)), gradient)
+        factor = scipy.linalg.cho_factor(_curvature(played * chance * (1 - chance), ridge))
+        step = scipy.linalg.cho_solve(factor, gradient)
         # A long step may leave where the quadratic holds; the likelihood is concave, so short ones always get there.
         strengths = strengths + step * min(1.0, 2.0 / max(np.abs(step).max(), CLOSE_ENOUGH))
         if np.abs(step).max() < CLOSE_ENOUGH:
@@ -177,7 +176,7 @@ def _bread(wins: Numbers, strengths: Numbers, ridge: float) -> Numbers:
     """Inverse of minus the second derivative among centred strengths."""
     chance = expit(strengths[:, None] - strengths[None, :])
     curvature = _curvature((wins + wins.T) * chance * (1 - chance), ridge)
-    inverse: Numbers = cho_solve(cho_factor(curvature), np.eye(len(wins)))
+    inverse: Numbers = scipy.linalg.cho_solve(scipy.linalg.cho_factor(curvature), np.eye(len(wins)))
     return inverse - 1 / (len(wins) * (ridge + 1))
 
 
@@ -201,7 +200,8 @@ def _meat(played: Battles, strengths: Numbers) -> Numbers:
     if played.num_clusters * size <= MOST_DENSE:
         scores = np.bincount(rows * size + sides, surprises, minlength=shape[0] * size).reshape(shape)
         return np.asarray(scores.T @ scores, dtype=float)
-    few = csr_matrix((surprises, (rows, sides)), shape=shape)  # many clusters are small, so their rows are short
+    # Many clusters are small, so their rows are short.
+    few = scipy.sparse.csr_matrix((surprises, (rows, sides)), shape=shape)
     meat: Numbers = (few.T @ few).toarray()
     return meat
 
@@ -222,11 +222,13 @@ def _row(name: str, strength: float, error: float | None, *, z: float, num_games
 
 def _separation(wins: Numbers, names: Sequence[str]) -> str:
     """Ford's condition: in every split into two groups, some member of each has won against one of the other."""
-    _, group = connected_components(csr_matrix(wins + wins.T > 0), directed=False)
+    graphs = scipy.sparse.csgraph
+    _, group = graphs.connected_components(scipy.sparse.csr_matrix(wins + wins.T > 0), directed=False)
     if group.max() > 0:
         apart = [name for name, number in zip(names, group, strict=True) if number != group[0]]
         return f"no result ties {_listed(apart)} to {names[0]}"
-    num_strong, strong = connected_components(csr_matrix(wins > 0), directed=True, connection="strong")
+    beaten = scipy.sparse.csr_matrix(wins > 0)
+    num_strong, strong = graphs.connected_components(beaten, directed=True, connection="strong")
     if num_strong == 1:
         return ""
     unbeaten = [name for name, lost in zip(names, wins.sum(axis=0), strict=True) if lost == 0]

@@ -11,7 +11,8 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+
+from evals.statistics.distributions import ndtri, stdtrit
 
 CONFIDENCE = 0.95
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
 
+from evals.statistics.distributions import expit, ndtri
 from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, finite, unknown
 from evals.statistics.means import estimate_mean
 

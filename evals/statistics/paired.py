@@ -8,8 +8,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from scipy.special import stdtr, stdtrit
-
+from evals.statistics.distributions import stdtr, stdtrit
 from evals.statistics.estimate import Estimate, Kind
 from evals.statistics.means import clustered_standard_error, mean, standard_error
 

@@ -6,7 +6,7 @@ difference it was made for ends "not shown", which is not "none".
 
 import math
 
-from scipy.special import ndtr, ndtri
+from evals.statistics.distributions import ndtr, ndtri
 
 ALPHA = 0.05
 POWER = 0.8

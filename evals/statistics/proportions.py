@@ -8,8 +8,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from scipy.special import ndtri
-
+from evals.statistics.distributions import ndtri
 from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, unknown
 from evals.statistics.means import clustered_standard_error
 

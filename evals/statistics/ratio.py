@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
+from evals.statistics.distributions import stdtrit
 from evals.statistics.estimate import CONFIDENCE
 
 INTERVAL = "log clustered t"

@@ -8,10 +8,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.optimize import isotonic_regression
-from scipy.special import expit
+import scipy
 
 from evals.statistics.calibration import check
+from evals.statistics.distributions import expit
 
 MAX_STEPS = 100
 CLOSE_ENOUGH = 1e-10
@@ -29,7 +29,7 @@ def isotonic(predictions: Sequence[float], outcomes: Sequence[bool]) -> Curve | 
         return None
     points, which, times = np.unique(np.asarray(predictions, dtype=float), return_inverse=True, return_counts=True)
     means = np.bincount(which, weights=np.asarray(outcomes, dtype=float)) / times
-    heights = isotonic_regression(means, weights=times.astype(float)).x
+    heights = scipy.optimize.isotonic_regression(means, weights=times.astype(float)).x
     places, values = points.tolist(), heights.tolist()
 
     def curve(prediction: float) -> float:

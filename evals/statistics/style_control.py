@@ -8,14 +8,17 @@ middle, so that naming the sides the other way round changes nothing). LMSYS, "D
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import csr_matrix, hstack
-from scipy.special import expit, ndtri
+import scipy  # its parts are loaded when they are named
 
 from evals.statistics.battles import Battles, Numbers
+from evals.statistics.distributions import expit, ndtri
 from evals.statistics.estimate import CONFIDENCE, Estimate, Kind, finite, unknown
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 MAX_STEPS = 100
 CLOSE_ENOUGH = 1e-9  # of a Newton step: the next one would be its square
@@ -86,24 +89,26 @@ def control(
     )
 
 
-def _design(played: Battles, columns: Sequence[Numbers]) -> csr_matrix:
+def _design(played: Battles, columns: Sequence[Numbers]) -> "csr_matrix":
     """Per battle: 1 for the left side, -1 for the right, then the styles."""
     rows, ones = np.arange(len(played)), np.ones(len(played))
-    sides = csr_matrix(
+    sides = scipy.sparse.csr_matrix(
         (np.concatenate([ones, -ones]), (np.tile(rows, 2), np.concatenate([played.left, played.right]))),
         shape=(len(played), len(played.names)),
     )
-    return csr_matrix(hstack([sides, csr_matrix(np.column_stack(columns))])) if columns else sides
+    if not columns:
+        return sides
+    return scipy.sparse.csr_matrix(scipy.sparse.hstack([sides, scipy.sparse.csr_matrix(np.column_stack(columns))]))
 
 
-def _curvature(design: csr_matrix, chance: Numbers, num_names: int, ridge: float) -> Numbers:
+def _curvature(design: "csr_matrix", chance: Numbers, num_names: int, ridge: float) -> Numbers:
     weighted = design.multiply((chance * (1 - chance))[:, None])
     curvature: Numbers = (design.T @ weighted).toarray() + ridge * np.eye(design.shape[1])
     curvature[:num_names, :num_names] += 1 / num_names  # the direction in which all strengths move together
     return curvature
 
 
-def _maximum(design: csr_matrix, result: Numbers, num_names: int, ridge: float) -> tuple[Numbers, Numbers] | None:
+def _maximum(design: "csr_matrix", result: Numbers, num_names: int, ridge: float) -> tuple[Numbers, Numbers] | None:
     """Values with centred strengths, and the inverse curvature; None where it does not settle."""
     values = np.zeros(design.shape[1])
     for _ in range(MAX_STEPS):
@@ -111,23 +116,24 @@ def _maximum(design: csr_matrix, result: Numbers, num_names: int, ridge: float) 
         curvature = _curvature(design, chance, num_names, ridge)
         if np.linalg.cond(curvature) > MOST_UNEVEN:
             return None
-        factor = cho_factor(curvature)
-        step = cho_solve(factor, design.T @ (result - chance) - ridge * values)
+        factor = scipy.linalg.cho_factor(curvature)
+        step = scipy.linalg.cho_solve(factor, design.T @ (result - chance) - ridge * values)
         longest = float(np.abs(step).max())
         values = values + step * min(1.0, 2.0 / max(longest, CLOSE_ENOUGH))
         if longest < CLOSE_ENOUGH * max(1.0, float(np.abs(values).max())):
             values[:num_names] -= values[:num_names].mean()
-            return values, cho_solve(factor, np.eye(len(values)))
+            return values, scipy.linalg.cho_solve(factor, np.eye(len(values)))
     return None
 
 
-def _errors(design: csr_matrix, played: Battles, values: Numbers, bread: Numbers) -> list[float | None]:
+def _errors(design: "csr_matrix", played: Battles, values: Numbers, bread: Numbers) -> list[float | None]:
     if played.num_clusters < 2:
         return [None] * len(values)
-    scores = csr_matrix(design.multiply((played.result - expit(design @ values))[:, None]))
+    scores = scipy.sparse.csr_matrix(design.multiply((played.result - expit(design @ values))[:, None]))
     if played.cluster is not None:
         ones, order = np.ones(len(played)), np.arange(len(played))
-        scores = csr_matrix((ones, (played.cluster, order)), shape=(played.num_clusters, len(played))) @ scores
+        shape = (played.num_clusters, len(played))
+        scores = scipy.sparse.csr_matrix((ones, (played.cluster, order)), shape=shape) @ scores
     covariance = bread @ (scores.T @ scores).toarray() @ bread
     factor = played.num_clusters / (played.num_clusters - 1)
     errors: list[float | None] = np.sqrt(factor * np.clip(np.diag(covariance), 0, None)).tolist()

@@ -7,8 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtr
-
+from evals.statistics.distributions import stdtr
 from evals.statistics.estimate import Kind as IntervalKind
 from evals.statistics.multiplicity import holm
 from evals.statistics.paired import NothingInCommon, PairedDifference, paired_difference

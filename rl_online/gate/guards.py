@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
+from evals.statistics.distributions import stdtrit
 from evals.statistics.means import mean, standard_error
 from rl_online.gate.evidence import Guard
 from rl_online.gate.limits import Limits

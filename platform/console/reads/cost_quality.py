@@ -13,10 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 from django.db.models import F
-from scipy.special import stdtrit
 
 from console.reads.prices import said
 from evals.models import Benchmark, EvalRun, EvalState, Score
+from evals.statistics.distributions import stdtrit
 from evals.statistics.means import clustered_standard_error
 from evals.statistics.proportions import wilson_at
 from registry.list_prices import REFERENCES
