@@ -22,7 +22,8 @@ from evals.statistics.cuped import difference_of_arms
 from evals.statistics.estimate import Estimate
 from evals.statistics.means import mean
 from evals.statistics.sequential import MIN_N, look
-from rl_online.gate import Kind, points
+from rl_online.gate.decision import Kind
+from rl_online.gate.words import points
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

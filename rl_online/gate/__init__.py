@@ -15,22 +15,3 @@ say. A judge has a vote only where a limit asks for it and the judge is healthy.
 
 Pure: no database, no clock, no model. Not here: measuring (evals) and moving an alias (rl_online.services).
 """
-
-from rl_online.gate.decision import Decision, Kind, decide
-from rl_online.gate.evidence import Arm, Evidence, Guard, Half, JudgedWins, Stage
-from rl_online.gate.limits import Limits
-from rl_online.gate.words import points
-
-__all__ = [
-    "Arm",
-    "Decision",
-    "Evidence",
-    "Guard",
-    "Half",
-    "JudgedWins",
-    "Kind",
-    "Limits",
-    "Stage",
-    "decide",
-    "points",
-]

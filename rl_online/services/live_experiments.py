@@ -17,7 +17,7 @@ from jobs.services import ClaimedJob, enqueue
 from registry.models import AuditEvent, Checkpoint, Deployment
 from registry.services import LOOP, all_projects
 from registry.tenancy import tenant
-from rl_online.gate import Kind
+from rl_online.gate.decision import Kind
 from rl_online.live_gate import LiveDecision, LiveEvidence, LiveLimits, User, decide_live
 from rl_online.models import CanaryLook, GateReport, LearningPlan, Promotion, UpdateRun, UpdateState
 from rl_online.services import notices

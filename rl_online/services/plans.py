@@ -20,7 +20,7 @@ from registry.errors import Conflict, InvalidInput
 from registry.models import Checkpoint, CheckpointState, Deployment, Policy
 from registry.services import audit, create_policy, register_checkpoint
 from registry.tenancy import tenant
-from rl_online.gate import Limits
+from rl_online.gate.limits import Limits
 from rl_online.gate.suites import Suite, suites_from
 from rl_online.live_gate import GuardLimit, LiveLimits
 from rl_online.models import LearningPlan, Promotion, RewardSpec

@@ -9,7 +9,7 @@ from django.utils import timezone
 from registry.errors import Conflict, InvalidInput, NotFound
 from registry.models import Checkpoint, CheckpointState, Deployment, Policy
 from registry.services import audit
-from rl_online.gate import Kind
+from rl_online.gate.decision import Kind
 from rl_online.models import GateReport, UpdateRun, UpdateState
 
 PROMOTABLE = (CheckpointState.CANDIDATE, CheckpointState.CANARY)

@@ -24,7 +24,9 @@ from jobs.services import ClaimedJob, NotYet, enqueue
 from registry.models import Checkpoint, Deployment
 from registry.services import LOOP
 from registry.tenancy import tenant
-from rl_online.gate import Arm, Decision, Evidence, Guard, Half, Kind, Limits, decide
+from rl_online.gate.decision import Decision, Kind, decide
+from rl_online.gate.evidence import Arm, Evidence, Guard, Half
+from rl_online.gate.limits import Limits
 from rl_online.gate.parts import parts_of
 from rl_online.gate.suites import Suite
 from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, UpdateState

@@ -23,7 +23,7 @@ from evals.statistics.prediction_powered import prediction_powered_mean
 from evals.statistics.wins import win_rate
 from jobs.services import ClaimedJob, NotYet
 from registry.tenancy import tenant
-from rl_online.gate import JudgedWins
+from rl_online.gate.evidence import JudgedWins
 from rl_online.models import LearningPlan
 from rl_online.services.judging import (
     LOOK_AGAIN_S,

@@ -23,7 +23,8 @@ from registry.models import Checkpoint, Deployment, Policy, Project, SavedView
 from registry.services import audit
 from registry.tenancy import tenant
 from rl_online.alarms import Rule
-from rl_online.gate import Arm, Evidence, Half, decide
+from rl_online.gate.decision import decide
+from rl_online.gate.evidence import Arm, Evidence, Half
 from rl_online.models import (
     Alarm,
     BatchSample,

@@ -9,7 +9,9 @@ from django.utils import timezone
 
 from registry.models import Checkpoint
 from registry.tenancy import tenant
-from rl_online.gate import Arm, Evidence, Guard, Half, JudgedWins, Limits, decide
+from rl_online.gate.decision import decide
+from rl_online.gate.evidence import Arm, Evidence, Guard, Half, JudgedWins
+from rl_online.gate.limits import Limits
 from rl_online.models import CanaryLook, GateReport, LearningPlan, UpdateRun
 from rl_online.services import live_experiments, plans
 from rl_online.services.canaries import start_canary

@@ -4,7 +4,9 @@ from random import Random
 
 import pytest
 
-from rl_online.gate import Arm, Evidence, Guard, Half, Kind, Limits, Stage, decide
+from rl_online.gate.decision import Kind, decide
+from rl_online.gate.evidence import Arm, Evidence, Guard, Half, Stage
+from rl_online.gate.limits import Limits
 
 
 def half(name="seen families", *, candidate, serving, first=None, family=lambda key: f"family {int(key) % 5}"):

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from rl_online.gate import Arm, Evidence, Half, Kind, Limits, Stage, decide
+from rl_online.gate.decision import Kind, decide
+from rl_online.gate.evidence import Arm, Evidence, Half, Stage
+from rl_online.gate.limits import Limits
 from rl_online.gate.parts import belongs, parts_of
 from rl_online.gate.suites import suites_from
 

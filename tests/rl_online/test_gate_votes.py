@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from rl_online.gate import Arm, Evidence, Half, JudgedWins, Kind, Limits, decide
+from rl_online.gate.decision import Kind, decide
+from rl_online.gate.evidence import Arm, Evidence, Half, JudgedWins
+from rl_online.gate.limits import Limits
 
 SAME = {str(number): float(number % 2) for number in range(100)}
 WORSE = SAME | {str(number): 0.0 for number in range(30)}

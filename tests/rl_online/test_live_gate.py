@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rl_online.gate import Kind
+from rl_online.gate.decision import Kind
 from rl_online.live_gate import GUARDS, GuardLimit, LiveEvidence, LiveLimits, User, decide_live
 
 ERRORS = GuardLimit(name="error share", at_most=0.02, scale=0.02)

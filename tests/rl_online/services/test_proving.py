@@ -8,7 +8,9 @@ from evals.services.runs import score_answers
 from jobs.models import Job
 from registry.models import AuditEvent, Checkpoint, Deployment
 from registry.tenancy import tenant
-from rl_online.gate import Arm, Evidence, Half, Kind, Limits, decide
+from rl_online.gate.decision import Kind, decide
+from rl_online.gate.evidence import Arm, Evidence, Half
+from rl_online.gate.limits import Limits
 from rl_online.models import GateReport, UpdateRun
 from rl_online.services import plans, promotion, proving
 

@@ -5,7 +5,9 @@ from statistics import fmean
 import pytest
 import torch
 
-from rl_online.gate import Arm, Evidence, Half, Kind, Limits, decide
+from rl_online.gate.decision import Kind, decide
+from rl_online.gate.evidence import Arm, Evidence, Half
+from rl_online.gate.limits import Limits
 from tests.rl_online.training.overtrained import Problem, build, scores
 
 
