@@ -43,7 +43,7 @@ create_benchmark(project.id, "gate", problems, version=1)
 policy = start_policy(
     project.id, name="editor", folder=folder, every_turns={num_turns}, min_turns=16, gate_benchmark="gate@1",
     gate_sampling={{"max_tokens": 8}}, judged_pairs=0,
-    update_config={{"minibatch_size": 16, "learning_rate": 1e-3}},
+    update_config={{"minibatch_size": 16, "learning_rate": 1e-3, "snapshot_steps": 1}},
 )
 with tenant(project.id):
     print(create_key("fault test", ["ingest", "infer", "read"], actor="test")[0])
@@ -216,7 +216,7 @@ def test_an_uninterrupted_loop_stores_every_item_once_and_promotes(uninterrupted
             id="from-the-door-to-the-proof",
         ),
         pytest.param(
-            ["update.after_optimizer", "update.before_rename", "update.after_rename", "update.mid_publish"],
+            ["update.after_snapshot", "update.before_rename", "update.after_rename", "update.mid_publish"],
             id="updater-while-saving",
         ),
         pytest.param(
