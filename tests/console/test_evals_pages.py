@@ -457,6 +457,19 @@ def test_a_run_with_repeats_shows_pass_at_k_flaky_problems_seeds_and_budgets(as_
     assert '<span class="state state-flaky">flaky</span>' in problem and ">101<" in problem
 
 
+@pytest.mark.django_db
+def test_a_leaderboard_shows_pass_at_k_with_its_interval_where_problems_were_repeated(as_owner, project, repeated):
+    with tenant(project.id):
+        EvalRun.objects.filter(pk=repeated.pk).update(state="done")
+        evaluate.make_run(repeated.benchmark, "gpt-x")
+    board = page(as_owner, "leaderboard", repeated.benchmark_id)
+    standing = {one.row.name: one.repeats for one in board.context["boards"]["unit_tests"]}
+    found = standing["editor@1"].at[-1].any_right  # 2 of 3 problems, each a family of its own: n over G/(G-1)
+    assert standing["gpt-x"] is None and (round(found.value, 4), found.interval) == (0.6667, "wilson_clustered")
+    assert (round(found.low, 4), round(found.high, 4)) == (0.1594, 0.9547)
+    assert "k 2, 1 flaky" in text_of(board) and "15.9 % to 95.5 %" in text_of(board)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_live_run_streams_its_progress_until_it_is_over(owner, project, repeated):
     with tenant(project.id):

@@ -6,7 +6,7 @@ if that is wider; a problem without one stands for itself, and a single family i
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from django.db.models import Count, Max, Q, QuerySet
 from django.db.models.fields.json import KT
 
 from evals.models import Benchmark, EvalRun, Problem, RunState, Score
+from evals.selectors_repeats import Repeats, repeats_of, tries_of_runs
 from evals.statistics.estimate import Estimate, Kind, around, unknown
 from evals.statistics.proportions import Share, wilson, wilson_at
 from registry.errors import NotFound
@@ -22,6 +23,7 @@ from registry.tenancy import current_project_id
 
 TINY = 1e-12  # sums of squares below this are rounding
 MOST_RUNS = 500  # of one benchmark that a leaderboard looks at, the newest
+MOST_REPEATED = 50  # of them, whose pass@k is told
 MOST_ANSWERS = 50  # to one problem, on its page
 
 
@@ -162,6 +164,7 @@ class Standing:
 
     row: RunRow
     num_runs: int  # of the same name and scorer
+    repeats: Repeats | None  # of a run made here; None: one answer to each problem, or scores are graded
     finding: str  # against the best mean: best mean | behind | too few to say | no interval | no score
 
 
@@ -184,13 +187,18 @@ def leaderboard(benchmark: Benchmark) -> dict[str, list[Standing]]:
     for row in rows:
         by_scorer[row.run.scorer].append(row)
     counts = {same[0].pk: len(same) for same in newest.values()}
-    return {scorer: _ranked(by_scorer[scorer], counts) for scorer in sorted(by_scorer)}
+    tried = tries_of_runs([row.run for row in rows if row.run.num_repeats > 1][:MOST_REPEATED])
+    repeats = {run: repeats_of(tries or ()) for run, tries in tried.items()}
+    return {scorer: _ranked(by_scorer[scorer], counts, repeats) for scorer in sorted(by_scorer)}
 
 
-def _ranked(rows: Sequence[RunRow], counts: dict[UUID, int]) -> list[Standing]:
+def _ranked(rows: Sequence[RunRow], counts: dict[UUID, int], repeats: Mapping[UUID, Repeats | None]) -> list[Standing]:
     order = sorted(rows, key=lambda row: (row.mean.value is None, -(row.mean.value or 0), row.name))
     best = order[0]
-    return [Standing(row=row, num_runs=counts[row.run.pk], finding=_finding(row, best)) for row in order]
+    return [
+        Standing(row=row, num_runs=counts[row.run.pk], repeats=repeats.get(row.run.pk), finding=_finding(row, best))
+        for row in order
+    ]
 
 
 def _finding(row: RunRow, best: RunRow) -> str:
