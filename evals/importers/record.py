@@ -28,7 +28,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of one answer. `input` counts what was neither read from nor written to a cache; None is unknown.
 
-    `reasoning` is a part of `output`.
+    `reasoning` is a part of `output`. `processing` is how the request was sent, where that was not at once at the
+    standard rate: it chooses the price.
     """
 
     input: int | None = None
@@ -36,6 +37,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_write: int | None = None
     output: int | None = None
     reasoning: int | None = None
+    processing: Literal["batch", "flex", "priority"] | None = None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

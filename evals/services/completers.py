@@ -135,11 +135,11 @@ class HttpCompleter:
             raise CompletionFailed("the reply has no choice with a text") from error
         if not isinstance(text, str):
             raise CompletionFailed(f"the text of the reply is {type(text).__name__}")
-        counted = _usage(usage)
+        counted, processing = _usage(usage), _processing(reply)
         return Completion(
             text=text,
-            usage=(counted.to_json() if counted else {}) | _provided(usage),
-            cost_usd=cost_of_request(counted, self._prices, at=timezone.now()),
+            usage=(counted.to_json() if counted else {}) | _provided(usage) | processing,
+            cost_usd=cost_of_request(counted, self._prices, at=timezone.now(), processing=processing.get("processing")),
             latency_ms=latency_ms,
             origin=origin,
             finish_reason=reason,
@@ -250,6 +250,12 @@ def _usage(usage: Any) -> Usage | None:
         return usage_from_openai(usage) if isinstance(usage, dict) else None
     except InvalidUsage:
         return None
+
+
+def _processing(reply: Mapping[str, Any]) -> dict[str, str]:
+    """At which rate the reply says that it was served, where that is not the standard one."""
+    tier = reply.get("service_tier")
+    return {"processing": tier} if tier in ("flex", "priority") else {}
 
 
 def _provided(usage: Any) -> dict[str, str]:

@@ -27,7 +27,7 @@ def check_result(result: Result, *, place: int) -> None:
     if result.latency_ms is not None and not (math.isfinite(result.latency_ms) and result.latency_ms >= 0):
         raise InvalidInput("a time is a number of milliseconds, not negative", field=f"{at}.latency_ms")
     for name, number in msgspec.to_builtins(result.usage).items() if result.usage else ():
-        if number is not None and not 0 <= number < 2**53:
+        if isinstance(number, int) and not 0 <= number < 2**53:
             raise InvalidInput(f"found {number}; a count of tokens is not negative", field=f"{at}.usage.{name}")
 
 

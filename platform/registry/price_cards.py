@@ -20,7 +20,7 @@ from registry.pricing import DAY_MINUTES, PROCESSINGS, TOKEN_PRICES, PriceList, 
 from registry.services import LOOP, audit
 
 OWN_HARDWARE = "own hardware"  # the card that prices the hours of our own devices
-MAX_CARDS = 2_000  # of one project, newest first
+MAX_CARDS = 10_000  # of one project, newest first
 MAX_VARIANTS = 20
 DECIMALS = 10
 LARGEST = Decimal(10) ** 9

@@ -3,6 +3,7 @@
 A model of one's own hardware that bears a public name gets a card too: an own card takes its place.
 """
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from django.utils import timezone
@@ -12,24 +13,28 @@ from registry.services import all_projects
 from registry.tenancy import tenant
 from rl_online.spending.models_used import models_used
 
-LOOK_EVERY_S = 30
+LOOK_EVERY_S = 120
 _looked_up: set[tuple[UUID, str]] = set()  # by this process: the list is read again only when Strop was started anew
 
 
 def look_all() -> None:
     for project in all_projects():
         with tenant(project.id):
-            look(project.id)
+            asked = models_to_ask(project.id)
+            copy_lists(asked)
+        _looked_up.update((project.id, model) for model in asked)
 
 
-def look(project_id: UUID) -> int:
+def models_to_ask(project_id: UUID) -> list[str]:
+    """Those in use, and those that others measure themselves against, of which this process has not asked yet."""
+    return [one for one in {*list_prices.REFERENCES, *models_used()} if (project_id, one) not in _looked_up]
+
+
+def copy_lists(models: Iterable[str]) -> int:
     """Returns the number of new cards. Inside a tenant."""
     added = 0
-    for model in [*list_prices.REFERENCES, *models_used()]:
-        if (project_id, model) in _looked_up:
-            continue
+    for model in models:
         found = list_prices.listed(model)
         if found is not None:
             added += len(price_cards.adopt(model, found, now=timezone.now()))
-        _looked_up.add((project_id, model))
     return added

@@ -245,6 +245,8 @@ def _refuse_second(policy: Policy) -> None:
 
 
 def _trigger(policy: Policy, pool: sealing.Pool, num_ready: int) -> Trigger:
+    if reason := stopped(Budget.Kind.TRAINING):
+        return Trigger(is_due=False, reason=reason)
     plan = pool.plan
     last = UpdateRun.objects.filter(policy=policy).order_by("-created_at").first()
     situation = Situation(

@@ -24,13 +24,13 @@ def text(client, page: str) -> str:
 
 
 def test_list_prices_of_models_in_use_come_with_their_source_and_date(as_owner, project):
-    price_lists._looked_up.clear()
     with tenant(project.id):
         factories.make_turn("s", version=None, model="o3", input_tokens=1_000_000, output_tokens=0, at=NOW)
         evaluate.count_hours()
-        price_lists.look(project.id)
-        assert PriceCard.objects.filter(model="o3").count() > 1 and price_lists.look(project.id) == 0
-        evaluate.count_hours()
+    price_lists.look_all()
+    with tenant(project.id):
+        assert price_lists.models_to_ask(project.id) == []
+        assert PriceCard.objects.filter(model="o3").count() > 1 and price_lists.copy_lists(["o3"]) == 0
         assert AuditEvent.objects.filter(object_kind="price list", object_id="o3", actor="strop").exists()
     page = text(as_owner, "costs/prices")
     assert "genai-prices" in page and "openai/o3" in page and "2025-06-10" in page and "batch" in page
@@ -38,9 +38,7 @@ def test_list_prices_of_models_in_use_come_with_their_source_and_date(as_owner, 
 
 
 def test_beside_the_points_stand_the_list_prices_of_what_others_measure_themselves_against(as_owner, project):
-    price_lists._looked_up.clear()
-    with tenant(project.id):
-        price_lists.look(project.id)
+    price_lists.look_all()
     page = text(as_owner, "costs/quality")
     assert re.search(r"composer-2.5 \$0.5 \$0.2 as input \$2.5", page)
     assert re.search(r"composer-2.5-fast \$3 \$0.5 as input \$15", page)

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 
 from console.reads.policies import Standing
 from feedback.models import Turn
-from registry.models import Policy
+from registry.budgets import stopped
+from registry.models import Budget, Policy
 from rl_online.collecting import LIVE_SOURCES
 from rl_online.models import UpdateRun
 from rl_online.services.updates import readiness
@@ -36,7 +37,7 @@ def look(policy: Policy, standing: Standing, running: UpdateRun | None, *, now: 
         num_ready=ready.num_ready,
         oldest_ready_at=None,
         last_update_at=last,
-        is_paused=plan.is_paused,
+        is_paused=plan.is_paused or bool(stopped(Budget.Kind.TRAINING)),
         is_updating=running is not None,
         now=now,
     )

@@ -24,16 +24,6 @@ def usd(value: Decimal | None) -> str:
 
 
 @register.filter
-def usd_about(value: float | None) -> str:
-    """An estimate, e.g. the end of an interval: three significant digits."""
-    return (
-        unknown("unknown")
-        if value is None
-        else format_html('<span class="nowrap">${}</span>', _plain(Decimal(f"{value:.3g}")))
-    )
-
-
-@register.filter
 def usd_exact(value: Decimal | None) -> str:
     """Every digit: $0.001000000001."""
     return unknown("unpriced") if value is None else f"${_plain(value)}"

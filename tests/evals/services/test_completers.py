@@ -16,7 +16,7 @@ from evals.services import completers
 from evals.services.completers import GatewayCompleter, HttpCompleter, judge_completer, prices_of
 from registry.internal_token import read
 from registry.models import PriceCard
-from registry.pricing import PriceList, Prices
+from registry.pricing import PriceList, Prices, Variant
 from registry.tenancy import tenant
 
 CHAT = [{"role": "user", "content": "hi"}]
@@ -249,6 +249,15 @@ def test_what_the_provider_says_it_bills_is_kept_apart_from_what_the_card_makes_
     server = serve((200, {}, GOOD | {"usage": usage}))
     completion = ask(to(server, prices=PriceList(base=Prices(input_usd=D(1), output_usd=D(1)))))
     assert completion.usage.get("provided_usd") == kept and completion.cost_usd == D("0.000011")
+
+
+def test_a_reply_that_was_served_at_another_rate_costs_that_rate(serve):
+    half = Variant(processing="flex", prices=Prices(input_usd=D("0.5"), output_usd=D("0.5")))
+    prices = PriceList(base=Prices(input_usd=D(1), output_usd=D(1)), variants=(half,))
+    flex = ask(to(serve((200, {}, GOOD | {"service_tier": "flex"})), prices=prices))
+    assert (flex.usage["processing"], flex.cost_usd) == ("flex", D("0.000055"))
+    standard = ask(to(serve((200, {}, GOOD | {"service_tier": "default"})), prices=prices))
+    assert ("processing" in standard.usage, standard.cost_usd) == (False, D("0.00011"))
 
 
 def test_the_newest_valid_price_card_counts(project):

@@ -103,6 +103,7 @@ def test_a_spent_budget_that_stops_asks_no_judge_and_starts_no_update(inside):
     with pytest.raises(BudgetSpent, match="total a day is spent"):
         asyncio.run(within_budget(judge, Never()).complete("hello", {}))
     assert "total a day is spent" in updates.consider(policy).reason
+    assert "total a day is spent" in updates.readiness(policy).trigger.reason
     change_budget(Budget.objects.get().pk, usd=D(5), alert_percents=[], stops=True, actor="ada")
     assert stopped("judging") == "" and within_budget(judge, Never()).__class__ is Never
 
