@@ -65,7 +65,7 @@ SIDEBAR: tuple[tuple[str, tuple[Place, ...]], ...] = (
             ),
             Place(url="compare", title="Compare", icon="compare", key="m"),
             Place(url="win-rates", title="Win rates", icon="grid", key="w", also=("comparisons", "comparison")),
-            Place(url="judges", title="Judges", icon="scale", key="j", also=("judge",)),
+            Place(url="judges", title="Judges", icon="scale", key="j", also=("judge", "gold")),
         ),
     ),
     (

@@ -137,6 +137,7 @@ pages = [
     path("judges", judges.judges, name="judges"),
     path("judges/new", judge_work.new, name="judge-new"),
     path("judges/anchors", judge_work.anchors, name="judge-anchors"),
+    path("judges/gold", lists.gold, name="gold"),
     path("judges/panels/add", judge_work.add_panel, name="judge-panel-add"),
     path("judges/anchors/add", judge_work.add_anchors, name="judge-anchors-add"),
     path("judges/ratings/<uuid:rating>", judge_work.rating, name="judge-rating"),

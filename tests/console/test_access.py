@@ -136,6 +136,7 @@ TABLE = {
     "judge-new": Row(ENGINEERS | {"owner": 200, "engineer": 200}),
     "judge-duty": Row(ENGINEERS, {"judge": "judge"}, post={"share": "100", "idle_s": "60"}),
     "judge-anchors": Row(EVERYONE),
+    "gold": Row(EVERYONE),
     "judge-anchors-add": Row(ENGINEERS, post={"name": "a", "items": '{"key": "1", "task": "x", "answer": "y"}'}),
     "judge-run-anchors": Row(ENGINEERS, {"judge": "judge"}, post={}),
     "judge-panel-add": Row(ENGINEERS, post={"name": "p", "quorum": "2", "max_spread": "0.5"}),

@@ -62,12 +62,15 @@ def cell(rate=0.75, n=12, **changed):
     return Cell(**({"rate": rate, "low": 0.5, "high": 0.9, "n": n, "interval": "wilson"} | changed))
 
 
+BASIS = "(wins + ties / 2) / decided, n = 12 decided, 0 of them ties"
+
+
 def test_the_matrix_shows_rate_and_n_in_each_cell_and_its_interval_in_the_hover():
     figure = matrix(["b", "a"], {("b", "a"): cell(), ("a", "b"): cell(0.25)})
     heat = figure["data"][0]
     assert heat["z"] == [[None, 75], [25, None]]
     assert [note["text"] for note in figure["layout"]["annotations"]] == ["75<br>n 12", "25<br>n 12"]
-    assert heat["hovertext"][0][1] == "<b>b</b> over a<br>75.0 %, 95 % wilson 50.0 to 90.0 %<br>n = 12 decided"
+    assert heat["hovertext"][0][1] == f"<b>b</b> over a<br>75.0 %, 95 % wilson 50.0 to 90.0 %<br>{BASIS}"
 
 
 def test_a_cell_with_too_few_is_a_gap_that_shows_its_n():

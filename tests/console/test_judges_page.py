@@ -258,3 +258,22 @@ def test_a_gate_whose_judge_was_refused_says_so(as_owner, loop, project):
         as_owner.get(address("gate", report=report.pk))
     )
     assert as_owner.get(address("gates")).status_code == 200
+
+
+def test_the_gold_set_shows_each_label_beside_the_judges_and_how_far_people_agree(as_owner, marks, project):
+    with tenant(project.id):
+        GoldLabel.objects.all().delete()
+        ref = marks.ratings.first().subject_ref
+        for by, value in (("ada", 1.0), ("bob", 1.0), ("eve", 0.0)):
+            GoldLabel.objects.create(subject="turn", subject_ref=ref, value=value, by=by)
+        GoldLabel.objects.create(subject="turn", subject_ref="not-marked", value=0.5, by="ada")
+        mark = marks.ratings.first().value
+    html = words(as_owner.get(address("gold")))
+    assert f"turn {ref} 1 ada {marks.name} {mark:g} {int(mark >= 0.5)} of 1" in html
+    assert "turn not-marked 0.5 ada no mark no mark" in html
+    assert "33.3 % agree" in html and "n 3 pairs of labels on 1 items" in html, "two of three pairs differ"
+    assert len(as_owner.get(address("gold"), {"q": "by:ada label:1"}).context["rows"]) == 1
+
+
+def test_an_empty_gold_set_says_how_labels_come_in(as_owner, project):
+    assert "No label yet" in words(as_owner.get(address("gold")))

@@ -18,6 +18,7 @@ from console.lists.comparisons import COMPARISONS
 from console.lists.evals import EVALS
 from console.lists.flags import FLAGS
 from console.lists.gates import GATES
+from console.lists.gold import GOLD, agreement_of_people
 from console.lists.sessions import SESSIONS
 from console.lists.signals import SIGNALS
 from console.lists.turns import TURNS
@@ -31,7 +32,7 @@ from registry.models import Member
 from registry.selectors import memberships
 from registry.tenancy import tenant
 
-LISTS = (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT, EVALS, COMPARISONS)
+LISTS = (SESSIONS, TURNS, SIGNALS, FLAGS, UPDATES, GATES, ALARMS, AUDIT, EVALS, COMPARISONS, GOLD)
 EXPORTED = {kind.name: kind for kind in LISTS}
 PAGE_TABLES = {table.name: table for table in (*compare.TABLES, *costs.TABLES, *win_rates.TABLES, *judges.TABLES)}
 
@@ -58,6 +59,16 @@ def signals(request: MemberRequest) -> HttpResponse:
 @member_required()
 def comparisons(request: MemberRequest) -> HttpResponse:
     return show_list(request, COMPARISONS)
+
+
+@require_safe
+@member_required()
+def gold(request: MemberRequest) -> HttpResponse:
+    return show_list(request, GOLD, context=_people_agree, template="gold/gold.html")
+
+
+def _people_agree(found: Found) -> dict[str, object]:
+    return {"people": agreement_of_people()} if found.rows else {}
 
 
 async def export(request: HttpRequest, project: str, list: str) -> HttpResponse:

@@ -26,4 +26,4 @@ def test_every_named_function_exists(module, name):
 
 
 def test_every_module_that_computes_a_number_is_named():
-    assert {module for module, _ in NAMED} == set(MODULES) - {"estimate", "battles"}
+    assert {module for module, _ in NAMED} == set(MODULES) - {"estimate", "battles", "distributions"}
