@@ -308,7 +308,8 @@ def result_of(
         "cache_read": mapping.cache_read_tokens, "cache_write": mapping.cache_write_tokens,
         "output": mapping.output_tokens, "reasoning": mapping.reasoning_tokens,
     }  # fmt: skip
-    usage = {name: counted for name, column in tokens.items() if (counted := count(figure(cell(column)))) is not None}
+    counts = {name: counted for name, column in tokens.items() if (counted := count(figure(cell(column)))) is not None}
+    usage: dict[str, Any] = counts  # `processing`, the one that is no count, is in no column
     latency = figure(cell(mapping.latency_ms))
     return Result(
         problem=problem,
