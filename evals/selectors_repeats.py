@@ -73,6 +73,8 @@ def tries_of(run: EvalRun) -> list[Tried] | None:
 
 def tries_of_runs(runs: Sequence[EvalRun]) -> dict[UUID, list[Tried] | None]:
     """As `tries_of`, in one query."""
+    if not runs:
+        return {}
     with connection.cursor() as cursor:
         cursor.execute(
             """
