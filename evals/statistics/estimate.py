@@ -28,6 +28,7 @@ class Kind(StrEnum):
     CLUSTERED_NORMAL = "clustered normal"
     T = "t"
     CLUSTERED_T = "clustered t"
+    LOG_CLUSTERED_T = "log clustered t"
     EXACT = "exact"
     HESSIAN = "hessian"
     SANDWICH = "sandwich"

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evals.statistics.distributions import stdtrit
-from evals.statistics.estimate import CONFIDENCE
+from evals.statistics.estimate import CONFIDENCE, Kind
 
-INTERVAL = "log clustered t"
+INTERVAL = Kind.LOG_CLUSTERED_T
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
