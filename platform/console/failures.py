@@ -25,7 +25,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Advice], ...] = (
         Advice(
             reason="The policy moved too far from its sampler three steps in a row: the update was diverging.",
             steps=(
-                "Halve learning_rate in the plan: the next update takes other turns, this batch stays in quarantine.",
+                "Start the next one with the careful preset, or halve learning_rate; this batch stays in quarantine.",
                 "If its samples are old, lower max_lag for the next update.",
             ),
         ),
@@ -35,7 +35,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Advice], ...] = (
         Advice(
             reason="The gradient was not finite three times in a row: the update was diverging.",
             steps=(
-                "Halve learning_rate in the plan: the next update takes other turns, this batch stays in quarantine.",
+                "Start the next one with the careful preset, or halve learning_rate; this batch stays in quarantine.",
                 "Look at the samples with the largest advantages; one of them may be wrong.",
             ),
         ),

@@ -15,16 +15,20 @@ from jobs import crash
 from jobs.models import Job, JobState
 from jobs.services import ClaimedJob, NotYet, enqueue
 from registry.budgets import stopped
-from registry.errors import Conflict, NotFound, Unavailable
+from registry.errors import Conflict, InvalidInput, NotFound, Unavailable
 from registry.models import Budget, Deployment, Policy
-from registry.services import LOOP, all_projects, audit, parse_checkpoint_name
+from registry.services import LOOP, all_projects, audit, lineage, parse_checkpoint_name
 from registry.tenancy import tenant
 from rl_online.collecting import line_of, num_unspent
 from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun, UpdateState
+from rl_online.rewards.batch import Batch
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services import runs, sealing
 from rl_online.services.estimates import Estimate, estimate
 from rl_online.services.sealing import TooFewSamples
+from rl_online.training.errors import ContradictoryUpdate
+from rl_online.training.refusals import refuse_contradictions
+from rl_online.training.samples import select_samples
 from rl_online.triggering import Rhythm, Situation, Trigger, decide_trigger
 
 CONSIDER_JOB = "rl_online.consider"
@@ -94,10 +98,14 @@ def _preview(policy: Policy, pool: sealing.Pool) -> Preview:
 def trigger_update(
     policy: Policy, *, actor: str, overrides: Mapping[str, Any] | None = None, kind: str | None = None
 ) -> UpdateRun:
-    """Start an update now, paused or not. Raises TooFewSamples, or UpdateUnderWay."""
+    """Start an update now, paused or not.
+
+    Raises TooFewSamples, UpdateUnderWay, or InvalidInput for settings that do not fit the samples.
+    """
     _refuse_second(policy)
     pool = sealing.look(policy, kind=kind, overrides=overrides)
     prepared = sealing.prepare(pool, policy.project_id)
+    _refuse_misfit(prepared)
     return sealing.open_update(prepared, trigger="person", requested_by=actor)
 
 
@@ -242,6 +250,17 @@ def turns_settled(project_id: UUID) -> None:
 def _refuse_second(policy: Policy) -> None:
     if UpdateRun.objects.filter(policy=policy, state__in=OPEN_STATES).exists():
         raise sealing.UpdateUnderWay(f"an update of {policy.name} is under way")
+
+
+def _refuse_misfit(prepared: sealing.Prepared) -> None:
+    """The updater would refuse it as well, but a person who waits is told at once and no turn is spent."""
+    batch = Batch(digest=prepared.sealed.digest, samples=prepared.samples)
+    versions = sorted(one.version for one in lineage(prepared.parent))
+    samples = select_samples(batch, prepared.config, versions).samples
+    try:
+        refuse_contradictions(batch, samples, prepared.config)
+    except ContradictoryUpdate as error:
+        raise InvalidInput(str(error)) from error
 
 
 def _trigger(policy: Policy, pool: sealing.Pool, num_ready: int) -> Trigger:

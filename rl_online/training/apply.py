@@ -17,10 +17,11 @@ from rl_online.algorithms.diagnostics import measure_drift
 from rl_online.algorithms.kto import mismatched, reference_point
 from rl_online.rewards.batch import Batch
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.credit import assign_credit, refuse_contradictions
+from rl_online.training.credit import assign_credit
 from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFailed
 from rl_online.training.microbatch import units
 from rl_online.training.objective import Objective, behaviour_of
+from rl_online.training.refusals import refuse_contradictions
 from rl_online.training.samples import Selection, Stream, TrainingSample, select_samples
 from rl_online.training.scoring import Scorer
 from rl_online.training.snapshots import Keeper, KeepsNothing

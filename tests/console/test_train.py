@@ -216,13 +216,17 @@ class TestOneUpdate:
         html = get(as_owner, "update", update=run.id)
         assert "<b>3e-05</b>" in html and "default 1e-05" in html
 
-    def test_a_failed_one_says_why_what_to_do_and_that_its_turns_are_free(self, as_owner, project, loop):
+    def test_a_failed_one_says_why_what_to_do_and_what_became_of_its_turns(self, as_owner, project, loop):
+        run = loop.updates[0]
         with tenant(project.id):
-            UpdateRun.objects.filter(pk=loop.updates[0].pk).update(
+            UpdateRun.objects.filter(pk=run.pk).update(
                 state="failed", checkpoint=None, error="the gradient was not finite " + HOSTILE
             )
-        html = get(as_owner, "update", update=loop.updates[0].id)
-        assert "careful preset" in html and "were given back" in html and "<script>alert" not in html
+        html = get(as_owner, "update", update=run.id)
+        assert "careful preset" in html and "stay with their batch" in html and "<script>alert" not in html
+        with tenant(project.id):
+            run.batch.samples.all().delete()
+        assert "were given back" in get(as_owner, "update", update=run.id)
 
     def test_a_replay_is_started_marked_and_leads_to_its_page(self, as_engineer, project, loop):
         with tenant(project.id):

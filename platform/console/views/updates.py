@@ -223,6 +223,7 @@ def progress(detail: UpdateDetail) -> dict[str, Any]:
         "proof": reads.proof(run),
         "report": detail.reports[0] if detail.reports else None,
         "advice": advise(run.error) if state == UpdateState.FAILED else None,
+        "are_turns_free": state == UpdateState.FAILED and not run.batch.samples.exists(),
     }
 
 

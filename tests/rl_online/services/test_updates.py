@@ -6,7 +6,7 @@ import pytest
 
 from jobs.models import Job
 from jobs.services import ClaimedJob, NotYet, StaleFence, claim_next
-from registry.errors import Conflict
+from registry.errors import Conflict, InvalidInput
 from registry.models import AuditEvent, Checkpoint, Policy
 from registry.tenancy import tenant
 from rl_online.models import LearningPlan, UpdateRun
@@ -45,6 +45,13 @@ class TestStarting:
             assert updates.consider(policy).reason == "learning is paused"
             run = updates.trigger_update(policy, actor="ada", overrides={"learning_rate": 1e-4})
         assert (run.trigger, run.requested_by, run.config["learning_rate"]) == ("person", "ada", 1e-4)
+
+    def test_settings_that_do_not_fit_the_turns_are_refused_and_spend_none(self, project, policy, ready):
+        by_group = {"policy_loss": "ppo_clip", "correction": "tis", "advantage": "rloo"}
+        with tenant(project.id):
+            with pytest.raises(InvalidInput, match="compares the answers of a group; 4 samples have none"):
+                updates.trigger_update(policy, actor="ada", overrides=by_group)
+            assert len(sealing.look(policy, kind="rl").candidates) == 4
 
     def test_a_preview_says_what_is_there_and_what_is_missing(self, project, policy, judged):
         judged("accept"), judged("reject", finish_reason="abort")

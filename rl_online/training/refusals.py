@@ -1,0 +1,44 @@
+"""What a config cannot be given: batches that do not fit it, found before any weights are looked at.
+
+Settings that contradict each other are refused by `UpdateConfig` itself. Torch-free: whoever starts an update asks too.
+"""
+
+from collections.abc import Sequence
+
+from rl_online.rewards.batch import Batch
+from rl_online.rewards.update_config import NEEDS_CORRECTION, SEQUENCE_LOSSES, UpdateConfig
+from rl_online.training.errors import ContradictoryUpdate
+from rl_online.training.samples import Stream, TrainingSample, why_no_ratio
+
+
+def refuse_contradictions(batch: Batch, samples: Sequence[TrainingSample], config: UpdateConfig) -> None:
+    """Raise ContradictoryUpdate where this batch and this config do not go together; before any work is done."""
+    in_rl = [one for one in samples if Stream.RL in one.weights]
+    stale = [one for one in in_rl if one.lag > 0]
+    if stale and config.correction == "none" and config.policy_loss in NEEDS_CORRECTION:
+        raise ContradictoryUpdate(
+            f"{len(stale)} samples are up to {max(one.lag for one in stale)} updates old and correction is none: "
+            f"{config.policy_loss} on data of another policy needs one, or choose decoupled, or max_lag 0"
+        )
+    if config.policy_loss in SEQUENCE_LOSSES and any(isinstance(one.advantage, list) for one in in_rl):
+        raise ContradictoryUpdate(
+            f"{config.policy_loss} has one ratio for each answer; these have credit for each token"
+        )
+    if config.advantage != "baseline":
+        _refuse_for_groups(batch, in_rl, config)
+    pairs = sum(one.pair is not None for one in samples)
+    if config.pref_loss != "kto" and not pairs and any(one.kind == "pref" for one in batch.samples):
+        raise ContradictoryUpdate(f"pref_loss {config.pref_loss} takes pairs, and no two answers of this batch are one")
+
+
+def _refuse_for_groups(batch: Batch, in_rl: Sequence[TrainingSample], config: UpdateConfig) -> None:
+    """A group is compared whole: a sample that no ratio loss can take would silently change what the others earn."""
+    reasons = [reason for one in batch.samples if one.kind == "rl" and (reason := why_no_ratio(one))]
+    if reasons:
+        raise ContradictoryUpdate(
+            f"advantage {config.advantage} compares whole groups; {len(reasons)} samples were {reasons[0]}"
+        )
+    if alone := sum(one.group is None for one in in_rl):
+        raise ContradictoryUpdate(
+            f"advantage {config.advantage} compares the answers of a group; {alone} samples have none"
+        )
