@@ -4,7 +4,7 @@ Pairs have no labels: what people say about two answers is in the list of compar
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -93,7 +93,7 @@ def export_rows(labels: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 def agreement_of_people() -> Agreed:
     """Good or not, of every two people who labelled the same, among the newest labels."""
-    said: dict[tuple[str, str], list[str]] = defaultdict(list)
+    said: dict[Hashable, list[str]] = defaultdict(list)
     newest_first = GoldLabel.objects.order_by("-created_at").values_list("subject", "subject_ref", "value")
     for subject, ref, value in newest_first[:MAX_AGREED]:
         said[subject, ref].append(FIRST if is_good(value) else SECOND)
