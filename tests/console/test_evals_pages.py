@@ -467,7 +467,7 @@ def test_a_leaderboard_shows_pass_at_k_with_its_interval_where_problems_were_rep
     found = standing["editor@1"].at[-1].any_right  # 2 of 3 problems, each a family of its own: n over G/(G-1)
     assert standing["gpt-x"] is None and (round(found.value, 4), found.interval) == (0.6667, "wilson_clustered")
     assert (round(found.low, 4), round(found.high, 4)) == (0.1594, 0.9547)
-    assert "k 2, 1 flaky" in text_of(board) and "15.9 % to 95.5 %" in text_of(board)
+    assert "pass@2 66.7 %, 15.9 % to 95.5 %; 1 flaky" in text_of(board)
 
 
 @pytest.mark.django_db(transaction=True)

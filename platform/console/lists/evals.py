@@ -64,7 +64,7 @@ COLUMNS = (
     ),
     Column(name="format", title="Source"),
     Column(name="measured", title="Started", hint="as its writer says, or here"),
-    Column(name="imported", title="Imported", hint="when it came in"),
+    Column(name="imported", title="Imported", hint="when it came in", is_default=False),
     Column(name="writer_id", title="Writer's id", is_default=False),
 )
 EXPORTED = (
