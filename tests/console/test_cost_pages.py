@@ -6,6 +6,8 @@ from datetime import timedelta
 from decimal import Decimal as D
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from evals.models import Score
@@ -13,6 +15,7 @@ from registry.models import AuditEvent, Budget, PriceCard
 from registry.tenancy import tenant
 from rl_online.services import price_lists
 from tests.console import evaluate, factories
+from tests.console.test_bounds import unbounded
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -111,3 +114,15 @@ def test_costs_say_which_tokens_are_left_out_and_what_an_engine_idled(as_owner, 
     assert "1 of 1 calls have no price and are not in it, nor their 1,234 tokens" in page
     assert "no engine reported in this time" in page
     assert text(as_owner, f"costs?from={NOW - timedelta(days=9):%F}&to={NOW - timedelta(days=8):%F}")
+
+
+def test_turns_that_are_priced_one_by_one_are_read_by_their_time(as_owner, project):
+    with tenant(project.id):
+        tier = {"above": 200_000, "input_usd": "2", "output_usd": "2"}
+        evaluate.make_card("gpt-5.5", input_usd=D(1), output_usd=D(1), variants=[tier])
+        factories.make_turn("s", version=None, model="gpt-5.5", input_tokens=300_000, output_tokens=0, at=NOW)
+        evaluate.count_hours()
+    with CaptureQueriesContext(connection) as queries:
+        assert "$0.6" in text(as_owner, "costs")
+    assert any("covering" in query["sql"] and "feedback_turn\n" in query["sql"] for query in queries)
+    assert unbounded(project, queries) == []
