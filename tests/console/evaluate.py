@@ -4,11 +4,11 @@ Every function runs inside `with tenant(project.id):`.
 """
 
 import random
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Q
 from django.utils import timezone
 
 from evals.judging.judge import Judge, Protocol
@@ -80,45 +80,51 @@ def make_judge(name: str = "base", model: str = "editor@1", **columns: Any) -> J
     return JudgeVersion.objects.create(**parts | columns)
 
 
-def make_judgement(
-    judge: JudgeVersion | None,
-    problem: Problem | None,
-    verdict: str,
-    *,
-    left: str = "editor@2",
-    right: str = "editor@1",
-    cost: Decimal | None = None,
-    raw: str = '{"rationale": "shorter", "verdict": "A"}',
-    **columns: Any,
-) -> Comparison:
+def make_judgement(judge: JudgeVersion | None, problem: Problem | None, verdict: str, **said: Any) -> Comparison:
     """The answers of both sides' newest runs, judged in both orders, or by a person when there is no judge."""
-    comparison = Comparison.objects.create(
-        **{
-            "problem": problem, "left": left, "right": right, "by": "judge" if judge else "person", "judge": judge,
-            "verdict": verdict, "left_text": _answer(left, problem, " a + 2"),
-            "right_text": _answer(right, problem, " a * 2"),
-        } | columns
-    )  # fmt: skip
-    if judge is not None:
-        for order in ("lr", "rl"):
-            JudgeCall.objects.create(
-                comparison=comparison,
-                judge=judge,
-                order=order,
-                cache_key=f"{comparison.pk}-{order}",
-                verdict=verdict,
-                raw="" if verdict == "error" else raw,
-                error="status 401" if verdict == "error" else "",
-                usage={} if verdict == "error" else {"input": 300, "output": 40},
-                cost_usd=cost,
-                latency_ms=None if verdict == "error" else 420.0,
+    return make_judgements([(judge, problem, verdict, said)])[0]
+
+
+def make_judgements(
+    rows: Sequence[tuple[JudgeVersion | None, Problem | None, str, dict[str, Any]]],
+) -> list[Comparison]:
+    """Many at once; of each judge, problem, verdict, and what differs from the usual."""
+    answers = _answers({problem.pk for _, problem, _, _ in rows if problem})
+    comparisons, calls = [], []
+    for judge, problem, verdict, said in rows:
+        said = {"left": "editor@2", "right": "editor@1"} | said
+        cost = said.pop("cost", None)
+        raw = said.pop("raw", '{"rationale": "shorter", "verdict": "A"}')
+        of = problem.pk if problem else None
+        comparison = Comparison(
+            **{
+                "problem": problem, "by": "judge" if judge else "person", "judge": judge, "verdict": verdict,
+                "left_text": answers.get((said["left"], of), " a + 2"),
+                "right_text": answers.get((said["right"], of), " a * 2"),
+            } | said
+        )  # fmt: skip
+        comparisons.append(comparison)
+        is_error = verdict == "error"
+        calls += [
+            JudgeCall(
+                comparison=comparison, judge=judge, order=order, verdict=verdict, raw="" if is_error else raw,
+                error="status 401" if is_error else "", usage={} if is_error else {"input": 300, "output": 40},
+                cost_usd=cost, latency_ms=None if is_error else 420.0,
             )
-    return comparison
+            for order in ("lr", "rl") if judge
+        ]  # fmt: skip
+    Comparison.objects.bulk_create(comparisons)
+    for call in calls:
+        call.comparison, call.cache_key = call.comparison, f"{call.comparison.pk}-{call.order}"
+    JudgeCall.objects.bulk_create(calls)
+    return comparisons
 
 
-def _answer(name: str, problem: Problem | None, otherwise: str) -> str:
-    answers = Score.objects.filter(Q(run__checkpoint=name) | Q(run__model=name), problem=problem, repeat=0)
-    return answers.order_by("run__started_at").values_list("output", flat=True).last() or otherwise
+def _answers(problems: set[Any]) -> dict[tuple[str, Any], str]:
+    """(checkpoint or model, problem) -> what its newest run said."""
+    scores = Score.objects.filter(problem__in=problems, run__isnull=False, repeat=0).order_by("run__started_at", "pk")
+    rows = scores.values_list("run__checkpoint", "run__model", "problem", "output")
+    return {(name, problem): output for *names, problem, output in rows for name in names if name and output}
 
 
 def make_rating(judge: JudgeVersion, turn: str, value: float | None = 0.75, **columns: Any) -> LiveRating:
@@ -210,23 +216,28 @@ def make_evaluated(loop: Any) -> dict[str, Any]:
     base, outside = make_judge(), make_judge("judge", "judge-large")
     problems = list(Problem.objects.filter(benchmark=gate).order_by("id"))
     chance = random.Random(5)
+    judged: list[tuple[JudgeVersion | None, Problem | None, str, dict[str, Any]]] = []
     for i, problem in enumerate(problems):
         verdict = chance.choices(["left", "right", "tie", "both_bad", "invalid"], [5, 3, 2, 1, 1])[0]
-        make_judgement(base, problem, verdict)
-        make_judgement(outside, problem, chance.choice(["left", "tie"]), cost=Decimal("0.0012"))
+        judged.append((base, problem, verdict, {}))
+        judged.append((outside, problem, chance.choice(["left", "tie"]), {"cost": Decimal("0.0012")}))
         if i % 3 == 0:
-            make_judgement(base, problem, chance.choice(["left", "right"]), left="editor@3", right="editor@2")
-            make_judgement(None, problem, chance.choice(["left", "tie", "right"]))
+            judged.append((base, problem, chance.choice(["left", "right"]), {"left": "editor@3", "right": "editor@2"}))
+            judged.append((None, problem, chance.choice(["left", "tie", "right"]), {}))
+    make_judgements(judged)
     make_judgement(outside, problems[0], "error", left="editor@3")
     make_canaries(base, "failed")
     make_canaries(outside, "passed")
     make_card("own hardware", device_hour_usd=Decimal("2.40"))
     make_card("gpt-5", input_usd=Decimal("1.25"), cache_read_usd=Decimal("0.125"), output_usd=Decimal(10))
-    for i in range(4):
-        factories.make_turn(f"gpt-{i}", version=None, model="gpt-5", cache_read_tokens=30, source="production")
-        factories.make_turn(f"new-{i}", version=None, model="gpt-6-preview", outcome="reject")
-        factories.make_turn(f"proved-{i}", version=2, source="eval", outcome=None, signals=(), latency_ms=300.0)
-        factories.make_turn(f"judged-{i}", version=1, source="judge", outcome=None, signals=(), latency_ms=500.0)
-        factories.make_turn(f"played-{i}", version=1, source="simulated", latency_ms=250.0)
+    unheard: dict[str, Any] = {"outcome": None, "signals": ()}
+    rows: dict[str, dict[str, Any]] = {
+        "gpt": {"version": None, "model": "gpt-5", "cache_read_tokens": 30, "source": "production"},
+        "new": {"version": None, "model": "gpt-6-preview", "outcome": "reject"},
+        "proved": {"version": 2, "source": "eval", "latency_ms": 300.0} | unheard,
+        "judged": {"version": 1, "source": "judge", "latency_ms": 500.0} | unheard,
+        "played": {"version": 1, "source": "simulated", "latency_ms": 250.0},
+    }
+    factories.make_turns([{"session_id": f"{name}-{i}"} | row for i in range(4) for name, row in rows.items()])
     count_hours()
     return {"gate": gate, "runs": runs, "base": base, "outside": outside, "problems": problems}

@@ -77,7 +77,49 @@ def make_checkpoint(policy: Policy, version: int, parent: Checkpoint | None, *, 
     return checkpoint
 
 
-def make_turn(
+@dataclass
+class Made:
+    """A turn to be made, with what belongs to it."""
+
+    turn: Turn
+    payload: TurnPayload
+    signals: list[UserSignal]
+    label: Label | None
+
+
+def make_turn(session_id: str, **said: Any) -> Turn:
+    """A settled turn with its payload, signals and label; outcome None is not settled yet. Options: `plan_turn`."""
+    return make_turns([{"session_id": session_id} | said])[0]
+
+
+def make_turns(rows: list[dict[str, Any]]) -> list[Turn]:
+    """Many at once: a turn costs as little as a row of a long statement."""
+    names = {row["session_id"] for row in rows}
+    sessions = {one.session_id: one for one in AgentSession.objects.filter(session_id__in=names)}
+    made = [plan_turn(sessions, **row) for row in rows]
+    AgentSession.objects.bulk_create([one for one in sessions.values() if one.pk is None])
+    AgentSession.objects.bulk_update(sessions.values(), ["last_at", "num_turns"])
+    for one in made:
+        one.turn.session = one.turn.session  # by its key, now that it has one
+    turns = Turn.objects.bulk_create([one.turn for one in made])
+    with connection.cursor() as cursor:
+        for at in {(turn.at.year, turn.at.month): turn.at for turn in turns}.values():
+            cursor.execute("SELECT feedback_ensure_payload_month(%s)", [at])
+    TurnPayload.objects.bulk_create([one.payload for one in made])
+    signals = [signal for one in made for signal in one.signals]
+    labels = [one.label for one in made if one.label]
+    for child in (*signals, *labels):
+        child.turn = child.turn
+    UserSignal.objects.bulk_create(signals)
+    Label.objects.bulk_create(labels)
+    for label in labels:
+        label.turn.label = label
+    Turn.objects.bulk_update([label.turn for label in labels], ["label"])
+    return turns
+
+
+def plan_turn(
+    sessions: dict[str, AgentSession],
     session_id: str,
     *,
     index: int = 0,
@@ -91,15 +133,13 @@ def make_turn(
     edited_to: str | None = None,
     surface: str = "completion",
     **columns: Any,
-) -> Turn:
-    """A settled turn with its payload, signals and label; outcome None is not settled yet."""
+) -> Made:
     at = at or timezone.now() - timedelta(minutes=5)
-    session, _ = AgentSession.objects.get_or_create(
-        session_id=session_id, defaults={"user": user, "surface": surface, "first_at": at, "last_at": at}
+    session = sessions.setdefault(
+        session_id, AgentSession(session_id=session_id, user=user, surface=surface, first_at=at, last_at=at)
     )
     session.last_at, session.num_turns = max(session.last_at, at), session.num_turns + 1
-    session.save()
-    turn = Turn.objects.create(
+    turn = Turn(
         **{
             "turn_id": new_id(),
             "session": session,
@@ -121,46 +161,47 @@ def make_turn(
         }
         | columns
     )
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT feedback_ensure_payload_month(%s)", [at])
-    TurnPayload.objects.bulk_create(
-        [
-            TurnPayload(
-                project_id=turn.project_id,
-                turn_id=turn.turn_id,
-                at=at,
-                messages=[{"role": "user", "content": asked}],
-                completion=completion,
-                prompt_token_ids=[1, 2, 3],
-                completion_token_ids=[4, 5, 2],
-                logprobs=[-0.1, -0.7, -0.2],
-                weight_versions=[[0, 3, version]],
-            )
-        ]
+    payload = TurnPayload(
+        project_id=turn.project_id,
+        turn_id=turn.turn_id,
+        at=at,
+        messages=[{"role": "user", "content": asked}],
+        completion=completion,
+        prompt_token_ids=[1, 2, 3],
+        completion_token_ids=[4, 5, 2],
+        logprobs=[-0.1, -0.7, -0.2],
+        weight_versions=[[0, 3, version]],
     )
-    for order, kind in enumerate(signals):
-        make_signal(turn, kind, at=at + timedelta(seconds=3 + order))
+    kinds = [(kind, 3 + order, None) for order, kind in enumerate(signals)]
     if edited_to is not None:
-        make_signal(turn, "edit", at=at + timedelta(seconds=6), text=edited_to)
-    if outcome is not None:
-        settle(turn, outcome)
-    return turn
+        kinds.append(("edit", 6, edited_to))
+    spoken = [_signal(turn, kind, at=at + timedelta(seconds=after), text=text) for kind, after, text in kinds]
+    return Made(turn, payload, spoken, None if outcome is None else _settled(turn, outcome))
 
 
 def make_signal(turn: Turn, kind: str, *, at: datetime, text: str | None = None) -> UserSignal:
-    return UserSignal.objects.create(
-        signal_id=new_id(), turn_ref=turn.turn_id, turn=turn, kind=kind, at=at, user=turn.user, text=text
-    )
+    signal = _signal(turn, kind, at=at, text=text)
+    signal.save()
+    return signal
+
+
+def _signal(turn: Turn, kind: str, *, at: datetime, text: str | None = None) -> UserSignal:
+    return UserSignal(signal_id=new_id(), turn_ref=turn.turn_id, turn=turn, kind=kind, at=at, user=turn.user, text=text)
 
 
 def settle(turn: Turn, outcome: str) -> Label:
-    value = {"accept": 1.0, "reject": -1.0}.get(outcome, 0.0)
-    label = Label.objects.create(
-        turn=turn, recipe_version=1, outcome=outcome, value=value, reason=f"{outcome} 3.0 s after the answer"
-    )
-    turn.label, turn.outcome, turn.settled_at = label, outcome, turn.at + timedelta(seconds=5)
+    label = _settled(turn, outcome)
+    label.save()
+    turn.label = label
     turn.save()
     return label
+
+
+def _settled(turn: Turn, outcome: str) -> Label:
+    """The turn's label; both still to be stored."""
+    value = {"accept": 1.0, "reject": -1.0}.get(outcome, 0.0)
+    turn.outcome, turn.settled_at = outcome, turn.at + timedelta(seconds=5)
+    return Label(turn=turn, recipe_version=1, outcome=outcome, value=value, reason=f"{outcome} 3.0 s after the answer")
 
 
 def make_flag(turn: Turn, rule: str = "tests_disagree", **columns: Any) -> Flag:
@@ -170,10 +211,19 @@ def make_flag(turn: Turn, rule: str = "tests_disagree", **columns: Any) -> Flag:
 
 
 def make_score(turn: Turn, value: float | None, *, scorer: str = "unit_tests") -> Score:
-    status = "scored" if value is not None else "infra"
-    return Score.objects.create(
-        turn_ref=turn.turn_id, scorer=scorer, status=status, value=value, explanation="3 of 3 tests passed"
-    )
+    return make_scores([(turn, value)], scorer=scorer)[0]
+
+
+def make_scores(values: list[tuple[Turn, float | None]], *, scorer: str = "unit_tests") -> list[Score]:
+    return Score.objects.bulk_create(
+        [
+            Score(
+                turn_ref=turn.turn_id, scorer=scorer, status="scored" if value is not None else "infra", value=value,
+                explanation="3 of 3 tests passed",
+            )
+            for turn, value in values
+        ]
+    )  # fmt: skip
 
 
 def make_batch(policy: Policy, turns: list[Turn]) -> RewardBatch:
@@ -417,23 +467,25 @@ def make_loop(*, num_turns: int = 40, is_training: bool = True) -> Loop:
     Deployment.objects.update(checkpoint=second, previous=first, fence=2)
     loop.checkpoints = [first, second, third]
     now = timezone.now()
+    rows = []
     for i in range(num_turns):
         version = 1 + (i * 2 // num_turns)
         outcome = "accept" if chance.random() < 0.35 + 0.2 * version else chance.choice(["reject", "silence"])
-        loop.turns.append(
-            make_turn(
-                f"edit-{i // 3}",
-                index=i % 3,
-                at=now - timedelta(minutes=50 * (num_turns - i) / num_turns),
-                version=version,
-                user=f"u-{i // 3 % 7}",
-                outcome=outcome,
-                signals=("shown",) if outcome == "silence" else ("shown", outcome),
-                completion=chance.choice(["    return a + 2", "    return a * a", "    return sorted(a)[-1]"]),
-                edited_to="    return a + 2  # checked" if i % 11 == 0 else None,
-            )
+        rows.append(
+            {
+                "session_id": f"edit-{i // 3}",
+                "index": i % 3,
+                "at": now - timedelta(minutes=50 * (num_turns - i) / num_turns),
+                "version": version,
+                "user": f"u-{i // 3 % 7}",
+                "outcome": outcome,
+                "signals": ("shown",) if outcome == "silence" else ("shown", outcome),
+                "completion": chance.choice(["    return a + 2", "    return a * a", "    return sorted(a)[-1]"]),
+                "edited_to": "    return a + 2  # checked" if i % 11 == 0 else None,
+            }
         )
-        make_score(loop.turns[-1], float(outcome == "accept"))
+    loop.turns = make_turns(rows)
+    make_scores([(turn, float(turn.outcome == "accept")) for turn in loop.turns])
     make_turn("edit-open", outcome=None, signals=("shown",), version=2)
     loop.flags = [make_flag(turn) for turn in loop.turns[1:4]]
     half = num_turns // 2
