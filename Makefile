@@ -57,7 +57,9 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
+unit: export PYTHONDONTWRITEBYTECODE =
 unit: setup
+	@$(BIN)/python -m compileall -q platform feedback evals rl_online  # or each of many processes does it again
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: setup
