@@ -113,8 +113,28 @@ def test_the_score_is_a_mean_over_scored_problems_with_a_clustered_interval(insi
     lost = Problem.objects.filter(benchmark=gate).first()
     Score.objects.filter(run=run, problem=lost).update(status="infra", value=None)
     found = read(gate)["gpt-5"]
-    assert (found.quality, found.num_scored, found.interval) == (1.0, 7, "wilson_clustered")
+    assert (found.quality, found.num_problems, found.interval) == (1.0, 7, "wilson_clustered")
     assert found.quality_low == pytest.approx(0.6457, abs=1e-4) and found.quality_high == 1.0  # Wilson for 7 of 7
+
+
+def test_repeats_of_a_problem_are_no_further_problems(inside):
+    # ten answers to each problem, all alike, tell no more than one to each
+    once, often = evaluate.make_benchmark("once", size=4), evaluate.make_benchmark("often", size=4)
+    for gate, repeats in ((once, 1), (often, 10)):
+        Problem.objects.filter(benchmark=gate).update(slices={})
+        run = evaluate.make_run(gate, "gpt-5")
+        for place, score in enumerate(Score.objects.filter(run=run).order_by("id")):
+            score.value, score.cost_usd = float(place < 2), D("0.01") * (1 + place)
+            score.save()
+            for repeat in range(1, repeats):
+                score.pk, score.repeat = None, repeat
+                score.save(force_insert=True)
+    one, ten = read(once)["gpt-5"], read(often)["gpt-5"]
+    assert (ten.num_problems, ten.quality) == (4, 0.5)
+    assert (ten.quality_low, ten.quality_high) == pytest.approx((one.quality_low, one.quality_high))
+    assert (ten.cost_low, ten.cost_high) == pytest.approx((one.cost_low, one.cost_high))
+    Score.objects.filter(run__benchmark=often).update(value=1.0)
+    assert read(often)["gpt-5"].quality_low == pytest.approx(0.5101, abs=1e-4)  # Wilson for 4 of 4, not 40 of 40
 
 
 def test_a_run_before_the_time_is_not_read(inside):

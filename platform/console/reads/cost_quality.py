@@ -1,6 +1,7 @@
 """Cost against quality on one benchmark: for each checkpoint and model the mean cost of a problem and the mean score.
 
-Both carry an interval clustered by family. Costs are log-normal: the interval is symmetric on the logarithmic axis.
+Both carry an interval clustered by family, or by problem where it has none: repeats of one are not independent. Costs
+are log-normal: the interval is symmetric on the logarithmic axis.
 Runs that were imported stand beside those made here, with what their files tell of their costs.
 """
 
@@ -41,7 +42,7 @@ class Rated:
     quality_low: float
     quality_high: float
     interval: str
-    num_scored: int
+    num_problems: int  # scored at least once
     cost_usd: float | None  # mean of a problem
     cost_low: float | None  # None: a single problem
     cost_high: float | None
@@ -71,7 +72,8 @@ def rated(benchmark: Benchmark, ledger: Ledger) -> list[Rated]:
     rows = Score.objects.filter(run__in=newest.values(), scorer=F("run__scorer")).order_by(
         "run_id", "problem_id", "repeat"
     )
-    for row in rows.values("run_id", "problem__slices", "value", "latency_ms", "usage", "cost_usd")[:MAX_ANSWERS]:
+    columns = ("run_id", "problem_id", "problem__slices", "value", "latency_ms", "usage", "cost_usd")
+    for row in rows.values(*columns)[:MAX_ANSWERS]:
         answers[row["run_id"]].append(row)
     cards = all_cards()
     return [_rated(name, run, answers[run.id], cards, ledger) for name, run in sorted(newest.items())]
@@ -84,7 +86,7 @@ def _rated(name: str, run: EvalRun, answers: list[dict[str, Any]], cards: list[P
     priced = [cost for cost in costs if cost is not None]
     is_priced = bool(priced) and len(priced) == len(costs)
     mean = sum(priced) / len(priced) if is_priced else None
-    cost_low, cost_high = _log_bounds(mean, priced, [_family(row, i) for i, row in enumerate(answers)])
+    cost_low, cost_high = _log_bounds(mean, priced, [_family(row) for row in answers])
     tokens = sorted(row["usage"]["output"] for row in answers if isinstance(row["usage"].get("output"), int))
     _, at, version = name.rpartition("@")
     return Rated(
@@ -94,7 +96,7 @@ def _rated(name: str, run: EvalRun, answers: list[dict[str, Any]], cards: list[P
         quality_low=low,
         quality_high=high,
         interval=interval,
-        num_scored=len(scored),
+        num_problems=_num_problems(scored),
         cost_usd=mean,
         cost_low=cost_low,
         cost_high=cost_high,
@@ -110,10 +112,13 @@ def _quality(scored: list[dict[str, Any]]) -> tuple[float | None, float, float, 
     if not values:
         return None, 0.0, 1.0, "wilson_clustered"
     mean = sum(values) / len(values)
-    error = clustered_standard_error(values, [_family(row, i) for i, row in enumerate(scored)])
+    error = clustered_standard_error(values, [_family(row) for row in scored])
     tosses = mean * (1 - mean) / len(values)
-    effect = max(1.0, error**2 / tosses) if error is not None and tosses else 1.0
-    low, high = wilson_at(mean, len(values) / effect)
+    if error is not None and tosses:
+        n = len(values) / max(1.0, error**2 / tosses)
+    else:  # nothing varies, which tells nothing of how alike the repeats of a problem are
+        n = _num_problems(scored)
+    low, high = wilson_at(mean, n)
     return mean, low, high, "wilson_clustered"
 
 
@@ -173,9 +178,14 @@ def _log_bounds(mean: float | None, costs: list[float], families: list[object]) 
     return mean / factor, mean * factor
 
 
-def _family(row: dict[str, Any], index: int) -> object:
+def _num_problems(rows: list[dict[str, Any]]) -> int:
+    return len({row["problem_id"] for row in rows})
+
+
+def _family(row: dict[str, Any]) -> object:
+    """What an answer is alike with: its problem's family, else its problem."""
     family = row["problem__slices"].get("family")
-    return ("alone", index) if family is None else ("family", str(family))
+    return ("alone", row["problem_id"]) if family is None else ("family", str(family))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

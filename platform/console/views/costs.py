@@ -91,7 +91,7 @@ def _figure(
                 quality=one.quality,
                 quality_low=one.quality_low,
                 quality_high=one.quality_high,
-                n=one.num_scored,
+                n=one.num_problems,
                 interval=one.interval,
                 cost_interval=cost_quality.COST_INTERVAL,
                 url=_sessions(request, one, time_range),
@@ -153,7 +153,7 @@ def _ask_quality(request: HttpRequest) -> Callable[[], Rows]:
         return [
             (
                 str(chosen), one.name, one.quality, *_bounds(one.quality, one.quality_low, one.quality_high),
-                one.interval, one.num_scored, one.cost_usd, one.cost_low, one.cost_high, cost_quality.COST_INTERVAL,
+                one.interval, one.num_problems, one.cost_usd, one.cost_low, one.cost_high, cost_quality.COST_INTERVAL,
                 one.num_unpriced, one.median_tokens, one.priced_by, one.is_imported,
             )
             for one in cost_quality.rated(chosen, spent)
