@@ -7,8 +7,9 @@ from decimal import Decimal as D
 import pytest
 from django.utils import timezone
 
+from console.reads import cost_quality
 from console.reads.compare import costed, taken
-from console.reads.cost_quality import benchmarks, rated
+from console.reads.cost_quality import benchmarks, sides
 from evals.comparing.names import Name
 from evals.comparing.problems import Answer, ProblemPair
 from evals.models import Problem, Score
@@ -29,7 +30,7 @@ def inside(project):
 
 def read(benchmark):
     evaluate.count_hours()
-    return {one.name: one for one in rated(benchmark, ledger(NOW - timedelta(days=30), NOW + timedelta(hours=1)))}
+    return {one.name: one for one in sides(benchmark, ledger(NOW - timedelta(days=30), NOW + timedelta(hours=1))).rated}
 
 
 def problem_answered_in(*latencies_ms):
@@ -141,5 +142,15 @@ def test_a_run_before_the_time_is_not_read(inside):
     gate = evaluate.make_benchmark(size=1)
     evaluate.make_run(gate, "gpt-5")
     early = ledger(NOW - timedelta(days=30), NOW - timedelta(days=20))
-    assert rated(gate, early) == [] and benchmarks(early.since, early.until) == []
+    assert sides(gate, early).rated == [] and benchmarks(early.since, early.until) == []
     assert benchmarks(NOW - timedelta(days=1), NOW + timedelta(days=1)) == [gate]
+
+
+def test_a_run_that_is_not_read_whole_is_left_out_and_named(inside, as_owner, monkeypatch):
+    gate = evaluate.make_benchmark(size=6)
+    for name in ("oldest", "middle", "newest"):
+        evaluate.make_run(gate, name, cost=D("0.01"))
+    monkeypatch.setattr(cost_quality, "MAX_ANSWERS", 13)
+    assert {name: one.num_problems for name, one in read(gate).items()} == {"middle": 6, "newest": 6}
+    page = as_owner.get("/p/editor/costs/quality").content.decode()
+    assert "Left out: oldest. At most 13 answers are read here" in page

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from console.reads.cost_quality import rated
+from console.reads.cost_quality import sides
 from console.reads.costs import costs
 from console.reads.gains import gains
 from console.reads.turn import cost_of_turn
@@ -114,7 +114,7 @@ def test_tokens_told_in_part_price_nothing_and_are_counted_as_unpriced(inside):
     turns, answers = entry(book, "gpt-5").spend, entry(book, "gpt-5", "proving").spend
     assert (turns.cost_usd, turns.calls, turns.unpriced) == (D(1), 3, 2)
     assert (answers.cost_usd, answers.calls, answers.unpriced) == (D(1), 3, 2)
-    (side,) = rated(run.benchmark, book)
+    (side,) = sides(run.benchmark, book).rated
     assert (side.cost_usd, side.num_unpriced) == (None, 2)
 
 

@@ -7,13 +7,13 @@ Runs that were imported stand beside those made here, with what their files tell
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import F
+from django.db.models import Count, F
 
 from console.reads.prices import said
 from evals.models import Benchmark, EvalRun, EvalState, Score
@@ -28,7 +28,7 @@ from rl_online.spending.entries import known_sum
 from rl_online.spending.ledger import Ledger
 
 MAX_RUNS = 200
-MAX_ANSWERS = 60_000
+MAX_ANSWERS = 60_000  # of all runs together
 COST_INTERVAL = "log clustered t"  # on the logarithm, G - 1 degrees of freedom for G clusters
 
 
@@ -60,23 +60,40 @@ def benchmarks(since: datetime, until: datetime) -> list[Benchmark]:
     return list(Benchmark.objects.filter(pk__in=runs.values("benchmark")).order_by("name", "-version")[:100])
 
 
-def rated(benchmark: Benchmark, ledger: Ledger) -> list[Rated]:
-    """The newest run of each side in the ledger's time. Three queries."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sides:
+    rated: list[Rated]
+    left_out: list[str]  # their runs have more answers than are read beside those of newer runs
+
+
+def sides(benchmark: Benchmark, ledger: Ledger) -> Sides:
+    """The newest run of each side in the ledger's time, read whole or not at all. Four queries."""
     runs = EvalRun.objects.filter(
         benchmark=benchmark, started_at__gte=ledger.since, started_at__lt=ledger.until
     ).exclude(state__in=(EvalState.FAILED, EvalState.CANCELLED))
     newest: dict[str, EvalRun] = {}
     for run in runs.order_by("-started_at", "-id")[:MAX_RUNS]:
         newest.setdefault(run.checkpoint or run.model or "", run)
+    rows = Score.objects.filter(run__in=newest.values(), scorer=F("run__scorer"))
+    read, left_out = _that_fit(newest, dict(rows.values_list("run").annotate(n=Count("pk"))))
     answers: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-    rows = Score.objects.filter(run__in=newest.values(), scorer=F("run__scorer")).order_by(
-        "run_id", "problem_id", "repeat"
-    )
+    rows = rows.filter(run__in=read.values()).order_by("run_id", "problem_id", "repeat")
     columns = ("run_id", "problem_id", "problem__slices", "value", "latency_ms", "usage", "cost_usd")
-    for row in rows.values(*columns)[:MAX_ANSWERS]:
+    for row in rows.values(*columns)[:MAX_ANSWERS]:  # a run that still goes on may have grown since it was counted
         answers[row["run_id"]].append(row)
     cards = all_cards()
-    return [_rated(name, run, answers[run.id], cards, ledger) for name, run in sorted(newest.items())]
+    found = [_rated(name, run, answers[run.id], cards, ledger) for name, run in sorted(read.items())]
+    return Sides(rated=found, left_out=left_out)
+
+
+def _that_fit(runs: Mapping[str, EvalRun], num_answers: Mapping[Any, int]) -> tuple[dict[str, EvalRun], list[str]]:
+    """Those that are at most MAX_ANSWERS together, and the names of the others; the first first."""
+    left, fitting = MAX_ANSWERS, {}
+    for name, run in runs.items():
+        if (n := num_answers.get(run.id, 0)) <= left:
+            left -= n
+            fitting[name] = run
+    return fitting, sorted(runs.keys() - fitting.keys())
 
 
 def _rated(name: str, run: EvalRun, answers: list[dict[str, Any]], cards: list[PriceCard], ledger: Ledger) -> Rated:

@@ -55,7 +55,8 @@ def quality(request: MemberRequest) -> HttpResponse:
     spent = ledger(time_range.start, time_range.end)
     choices = cost_quality.benchmarks(spent.since, spent.until)
     chosen = _chosen(choices, request.GET.get("benchmark", ""))
-    rated = cost_quality.rated(chosen, spent) if chosen else []
+    sides = cost_quality.sides(chosen, spent) if chosen else cost_quality.Sides(rated=[], left_out=[])
+    rated = sides.rated
     return render(
         request,
         "costs/quality.html",
@@ -65,6 +66,8 @@ def quality(request: MemberRequest) -> HttpResponse:
             "benchmark": chosen,
             "figure": _figure(request, rated, reads.serving(), time_range),
             "rated": rated,
+            "left_out": sides.left_out,
+            "max_answers": cost_quality.MAX_ANSWERS,
             "undrawn": [one for one in rated if not one.cost_usd or one.quality is None],
             "prices": cost_quality.list_prices(rated, timezone.now()),
             "million": cost_quality.own_millions(spent, rated),
@@ -156,7 +159,7 @@ def _ask_quality(request: HttpRequest) -> Callable[[], Rows]:
                 one.interval, one.num_problems, one.cost_usd, one.cost_low, one.cost_high, cost_quality.COST_INTERVAL,
                 one.num_unpriced, one.median_tokens, one.priced_by, one.is_imported,
             )
-            for one in cost_quality.rated(chosen, spent)
+            for one in cost_quality.sides(chosen, spent).rated
         ]  # fmt: skip
 
     return rows
