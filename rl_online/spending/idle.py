@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from django.db.models import Max
+from django.db.models import Max, Q
 
 from feedback.models import BusyRollup
 from feedback.rollups import HOUR, hour_of
@@ -55,8 +55,8 @@ def _by_hour(rows: object, divisor: int) -> dict[datetime, Decimal]:
 
 
 def _training(since: datetime, until: datetime) -> dict[datetime, Decimal]:
-    """Hour -> seconds in it that an update held the device."""
-    runs = UpdateRun.objects.filter(started_at__isnull=False, created_at__gte=since - HOUR, created_at__lt=until)
+    """Hour of the span -> seconds in it that an update held the device, whenever it was asked for."""
+    runs = UpdateRun.objects.filter(Q(finished_at=None) | Q(finished_at__gt=since), started_at__lt=until)
     found: dict[datetime, Decimal] = defaultdict(Decimal)
     for run in runs.order_by("-created_at")[:MAX_UPDATES]:
         assert run.started_at is not None
@@ -66,7 +66,7 @@ def _training(since: datetime, until: datetime) -> dict[datetime, Decimal]:
             end = run.finished_at
         else:
             continue
-        start = run.started_at
+        start, end = max(run.started_at, since), min(end, until)
         while start < end:
             cut = min(end, hour_of(start) + HOUR)
             found[hour_of(start)] += Decimal(str((cut - start).total_seconds()))

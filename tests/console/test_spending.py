@@ -362,6 +362,23 @@ def test_a_device_that_nobody_asks_is_paid_for_beside_the_total(inside):
     assert shares["editor@2"] / shares["editor@1"] == D("21.3") / 2
 
 
+def test_what_an_update_of_the_time_before_takes_of_this_one_is_not_idle(inside):
+    # asked for two hours before the span, it trains from 5 minutes before it to 10 minutes into it
+    policy = factories.make_policy()
+    evaluate.make_card("own hardware", device_hour_usd=D(3600))
+    start = hour_of(NOW) - timedelta(hours=1)
+    run = factories.make_update(
+        policy, factories.make_batch(policy, []), parent=policy.checkpoints.get(), version=2, timings={"train": 900.0}
+    )
+    UpdateRun.objects.filter(pk=run.pk).update(
+        created_at=start - timedelta(hours=2), started_at=start - timedelta(minutes=5)
+    )
+    DeviceRollup.objects.create(engine="engine-1", hour=start, held_ms=3_600_000)
+    before, after = ledger(start - timedelta(hours=3), start), ledger(start, start + timedelta(hours=1))
+    assert (before.total.cost_usd, after.total.cost_usd) == (900, 0)
+    assert after.idle.idle_seconds == 3600 - 600
+
+
 def test_hours_of_an_engine_are_counted_from_its_reports_and_never_from_before_it_started(inside):
     record_about("engine-1", {"uptime_s": 10.0})
     EngineReport.objects.update(reported_at=timezone.now() - timedelta(seconds=20))
