@@ -6,7 +6,7 @@ A device second of an hour is shared out by latency: a turn's latency x (time in
 made / sum of latencies), over all turns of our own weights in that hour. One device is assumed to answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -38,11 +38,9 @@ def turns_of_models(
         since,
         until,
     )
-    varied = [row for row in found if row["card"] in rates and rates[row["card"]].prices.variants]
+    found, varied = _apart(found, _varied_cards(rates))
     if varied:
-        summed = [row for row in found if row not in varied]
-        first, last = min(row["first"] for row in varied), max(row["last"] for row in varied)
-        found = summed + _one_by_one({row["model"] for row in varied}, first, last + HOUR, by_hour=by_hour)
+        found += _one_by_one(varied, by_hour=by_hour)
     return [
         Entry(
             name=row["model"],
@@ -58,12 +56,25 @@ def turns_of_models(
     ]
 
 
+def _varied_cards(rates: Mapping[int, Rates]) -> set[int]:
+    """Those under which the turns of an hour may differ in price; they are sent at once, never in a batch."""
+    return {card for card, rate in rates.items() if any(one.processing is None for one in rate.prices.variants)}
+
+
+def _apart(found: Sequence[dict[str, Any]], cards: set[int]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows under other cards and those under these."""
+    groups: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
+    for row in found:
+        groups[row["card"] in cards].append(row)
+    return groups
+
+
 def _slot(hour: str, by_hour: bool) -> str:
     return hour if by_hour else "NULL::timestamptz"
 
 
-def _one_by_one(models: set[str], since: datetime, until: datetime, *, by_hour: bool) -> list[dict[str, Any]]:
-    """Of these models, the turns under cards with variants, by the variant that covers each. Turns are sent at once."""
+def _one_by_one(varied: Sequence[Mapping[str, Any]], *, by_hour: bool) -> list[dict[str, Any]]:
+    """The turns of these rows, by the variant that covers each. Turns are sent at once."""
     at_once = variant(prompt="t.prompt", at="t.at", processing="NULL")
     return rows(
         f"""
@@ -85,13 +96,14 @@ def _one_by_one(models: set[str], since: datetime, until: datetime, *, by_hour: 
           coalesce(sum(reasoning_tokens) FILTER (WHERE is_told), 0) AS reasoning,
           coalesce(sum(prompt + output_tokens) FILTER (WHERE is_told), 0) AS tokens, {_slot("t.hour", by_hour)} AS slot
         FROM t JOIN cards ON cards.model = t.model AND t.hour >= cards.valid_from
-          AND (cards.valid_to IS NULL OR t.hour < cards.valid_to) AND cards.variants <> '[]'
+          AND (cards.valid_to IS NULL OR t.hour < cards.valid_to) AND cards.id = ANY(%(cards)s)
         {at_once}
         GROUP BY t.model, t.source, cards.id, covering.variant, slot
         """,  # noqa: S608 - literals above
-        since,
-        until,
-        models=sorted(models),
+        min(row["first"] for row in varied),
+        max(row["last"] for row in varied) + HOUR,
+        models=sorted({row["model"] for row in varied}),
+        cards=sorted({row["card"] for row in varied}),
     )
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal as D
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from console.reads.cost_quality import sides
@@ -24,6 +25,7 @@ from registry.tenancy import tenant
 from rl_online.models import EngineReport, UpdateRun
 from rl_online.services.engines import record_about
 from rl_online.spending.ledger import ledger
+from rl_online.spending.turns import _apart
 from tests.console import evaluate, factories
 
 pytestmark = pytest.mark.django_db
@@ -255,6 +257,26 @@ def test_the_ledger_and_the_page_of_a_turn_choose_the_same_price(inside):
         for tokens in (5, 50, 250_000)
     ]
     assert spent().total.cost_usd == sum(cost_of_turn(turn).usd for turn in turns)
+
+
+def test_turns_under_a_card_with_other_prices_for_batches_alone_are_summed_and_not_read_one_by_one(inside):
+    half = {"processing": "batch", "input_usd": "1", "output_usd": "5"}
+    evaluate.make_card("gpt-5", input_usd=D(2), output_usd=D(10), variants=[half])
+    answered(input_tokens=1_000_000, output_tokens=0)
+    evaluate.count_hours()
+    with CaptureQueriesContext(connection) as queries:
+        assert ledger(EARLIER, LATER).total.cost_usd == 2
+    assert not [query for query in queries if "feedback_turn\n" in query["sql"]]
+
+
+def test_hours_of_varied_cards_are_told_apart_without_comparing_them_pairwise():
+    class Row(dict):
+        def __eq__(self, other):
+            raise AssertionError("a row was compared")
+
+    rows = [Row(card=card, slot=hour) for hour in range(3) for card in (None, 1, 2)]
+    summed, varied = _apart(rows, {2})
+    assert [row["card"] for row in summed] == [None, 1] * 3 and [row["card"] for row in varied] == [2] * 3
 
 
 def test_an_answer_sent_in_a_batch_costs_the_batch_price(inside):
