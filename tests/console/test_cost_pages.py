@@ -83,6 +83,8 @@ def test_a_tier_and_a_batch_rate_are_added_by_the_form_and_shown(as_owner, proje
     assert "beyond 200,000 prompt tokens $2" in page and "batch, 16:30 to 00:30 UTC $0.5" in page
     refused = as_owner.post("/p/editor/costs/prices/add", sent | {"model": "n", "above-1": "many"})
     assert refused.status_code == 400 and 'value="many"' in refused.content.decode()
+    refused = as_owner.post("/p/editor/costs/prices/add", sent | {"model": "n", "hour": "99999999999"})
+    assert refused.status_code == 400 and "write a date and an hour" in refused.content.decode()
 
 
 def test_a_budget_is_set_changed_and_removed_and_an_old_form_overwrites_nothing(as_owner, project):
@@ -95,8 +97,10 @@ def test_a_budget_is_set_changed_and_removed_and_an_old_form_overwrites_nothing(
     seen = re.search(r'name="seen" value="([^"]+)"', as_owner.get("/p/editor/costs/budgets").content.decode()).group(1)
     form = {"seen": seen.replace("&quot;", '"'), "usd": "30", "alert_percents": "90"}
     assert as_owner.post(there, form).status_code == 302
-    stale = as_owner.post(there, form | {"usd": "40"})
-    assert stale.status_code == 409 and "Amount was" in stale.content.decode()
+    for sent, is_ticked in ((form, False), (form | {"stops": "on"}, True)):  # what was sent stays, not what is stored
+        stale = as_owner.post(there, sent | {"usd": "40"})
+        change = stale.content.decode().partition("Another one")[0]
+        assert stale.status_code == 409 and "Amount was" in change and ('name="stops" checked' in change) is is_ticked
     with tenant(project.id):
         budget.refresh_from_db()
     assert (budget.usd, budget.alert_percents, budget.stops) == (30, [90], False)

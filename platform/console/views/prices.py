@@ -83,7 +83,7 @@ def _hour(date: str, hour: str) -> datetime:
     try:
         day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC)
         return day.replace(hour=int(hour))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InvalidInput(
             f"found {date[:20]!r} and hour {hour[:5]!r}; write a date and an hour", field="date"
         ) from None
