@@ -93,12 +93,13 @@ class MasterAdamW:
     def _collector(self, name: str) -> Callable[[Tensor], None]:
         def collect(parameter: Tensor) -> None:
             # Sum in fp32 and free at once: summing micro-batches in bfloat16 would round small gradients away.
-            assert parameter.grad is not None
+            # Taken off first: one left behind when memory runs out here would be added to by the next try.
+            gradient, parameter.grad = parameter.grad, None
+            assert gradient is not None
             if name in self.gradients:
-                self.gradients[name].add_(parameter.grad)
+                self.gradients[name].add_(gradient)
             else:
-                self.gradients[name] = parameter.grad.float()
-            parameter.grad = None
+                self.gradients[name] = gradient.float()
 
         return collect
 

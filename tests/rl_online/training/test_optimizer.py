@@ -91,3 +91,17 @@ def test_stopping_and_going_on_gives_the_same_bits_as_never_stopping(tmp_path, d
     assert torch.equal(second_parameter, parameter)
     assert torch.equal(second.masters["w"], straight.masters["w"])
     assert second.step_count == straight.step_count == 6
+
+
+def test_memory_that_runs_out_while_a_gradient_is_collected_leaves_none_behind(monkeypatch):
+    parameter, optimizer = optimizer_for([1.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "float", out_of_memory)
+        with pytest.raises(MemoryError):
+            (parameter * 3.0).sum().backward()
+    (parameter * 3.0).sum().backward()
+    assert (optimizer.gradients["w"].item(), parameter.grad) == (3.0, None)
+
+
+def out_of_memory(tensor):
+    raise MemoryError
