@@ -1,7 +1,8 @@
 """An UpdateRun's way through training, as rows: begun, progressing, trained, cancelled, failed.
 
-A run that ends without a checkpoint has taught nothing: its turns are free for the next batch. Only where the run
-diverged they stay with their batch, which is in quarantine: nothing learns from it unless a person replays it.
+A run that ends without a checkpoint has taught nothing: its turns are free for the next batch. Only where a run
+diverged they stay with their batch, which is in quarantine: nothing learns from it unless a person replays it, and
+however a replay ends, the turns stay.
 The updater process calls these; the training itself is `rl_online.training`. Inside a tenant.
 """
 
@@ -15,9 +16,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from jobs.services import enqueue
-from registry.models import Checkpoint, Deployment
+from registry.models import AuditEvent, Checkpoint, Deployment
 from registry.services import LOOP, audit, lineage, register_checkpoint
-from rl_online.models import OPEN_STATES, BatchSample, UpdateMetric, UpdateRun, UpdateState
+from rl_online.models import OPEN_STATES, BatchSample, RewardBatch, UpdateMetric, UpdateRun, UpdateState
 from rl_online.services import notices
 from rl_online.services.holdings import first_checkpoint
 from rl_online.services.plans import checkpoint_folder, deltas_folder, folder_of, pause_learning
@@ -171,8 +172,18 @@ def _end(run: UpdateRun, state: str, *, error: str = "", keeps_turns: bool = Fal
 
 
 def _release_turns(run: UpdateRun) -> int:
-    """Free the turns of a batch that no run has learnt from or still may; the batch and its folder stay as history."""
+    """Free the turns of a batch that no run has learnt from or still may, unless one diverged on it.
+
+    The batch and its folder stay as history.
+    """
     runs = UpdateRun.objects.filter(batch=run.batch_id)
-    if runs.filter(Q(checkpoint__isnull=False) | Q(state__in=OPEN_STATES)).exists():
+    if runs.filter(Q(checkpoint__isnull=False) | Q(state__in=OPEN_STATES)).exists() or _is_quarantined(run.batch):
         return 0
     return BatchSample.objects.filter(batch=run.batch_id).delete()[0]
+
+
+def _is_quarantined(batch: RewardBatch) -> bool:
+    """Whether any run of it diverged, as the audit log, which nothing changes, has it."""
+    runs = [str(found) for found in UpdateRun.objects.filter(batch=batch).values_list("id", flat=True)]
+    ended = AuditEvent.objects.filter(at__gte=batch.created_at, verb="end", object_kind="update", object_id__in=runs)
+    return ended.filter(after__has_key="quarantined_batch").exists()

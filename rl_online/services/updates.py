@@ -5,10 +5,12 @@ Inside a tenant, except the job handlers and `consider_all`.
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 
 from jobs import crash
@@ -16,12 +18,12 @@ from jobs.models import Job, JobState
 from jobs.services import ClaimedJob, NotYet, enqueue
 from registry.budgets import stopped
 from registry.errors import Conflict, InvalidInput, NotFound, Unavailable
-from registry.models import Budget, Deployment, Policy
+from registry.models import Budget, Checkpoint, Deployment, Policy
 from registry.services import LOOP, all_projects, audit, lineage, parse_checkpoint_name
 from registry.tenancy import tenant
 from rl_online.collecting import line_of, num_unspent
 from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun, UpdateState
-from rl_online.rewards.batch import Batch
+from rl_online.rewards.batch import Batch, CorruptBatch, read_batch
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services import runs, sealing
 from rl_online.services.estimates import Estimate, estimate
@@ -105,14 +107,16 @@ def trigger_update(
     _refuse_second(policy)
     pool = sealing.look(policy, kind=kind, overrides=overrides)
     prepared = sealing.prepare(pool, policy.project_id)
-    _refuse_misfit(prepared)
+    batch = Batch(digest=prepared.sealed.digest, samples=prepared.samples)
+    _refuse_misfit(batch, prepared.parent, prepared.config)
     return sealing.open_update(prepared, trigger="person", requested_by=actor)
 
 
 def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | None = None) -> UpdateRun:
     """Learn from the batch of an earlier run once more, from the checkpoint that serves now. Marked as a replay.
 
-    Raises UpdateUnderWay, and Conflict for a batch that nothing was learnt from: its turns are in the next one.
+    Raises UpdateUnderWay, Conflict for a batch that nothing was learnt from (its turns are in the next one), or
+    InvalidInput for settings that do not fit it. A folder that cannot be read is left to the updater, which says why.
     """
     _refuse_second(run.policy)
     plan = LearningPlan.objects.get(policy=run.policy)
@@ -124,6 +128,8 @@ def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | 
         raise Conflict(f"the files of {run.batch} were deleted ({run.batch.files_deleted_reason})")
     if not run.batch.samples.exists():
         raise Conflict(f"the turns of {run.batch} were given back; start a new update")
+    with suppress(CorruptBatch):
+        _refuse_misfit(read_batch(settings.HOME.batches / run.batch.digest), serving, config)
     return sealing.create_run(
         run.batch, parent=serving, config=config, trigger="replay", requested_by=actor, timings={}, is_replay=True
     )
@@ -252,13 +258,12 @@ def _refuse_second(policy: Policy) -> None:
         raise sealing.UpdateUnderWay(f"an update of {policy.name} is under way")
 
 
-def _refuse_misfit(prepared: sealing.Prepared) -> None:
+def _refuse_misfit(batch: Batch, parent: Checkpoint, config: UpdateConfig) -> None:
     """The updater would refuse it as well, but a person who waits is told at once and no turn is spent."""
-    batch = Batch(digest=prepared.sealed.digest, samples=prepared.samples)
-    versions = sorted(one.version for one in lineage(prepared.parent))
-    samples = select_samples(batch, prepared.config, versions).samples
+    versions = sorted(one.version for one in lineage(parent))
+    samples = select_samples(batch, config, versions).samples
     try:
-        refuse_contradictions(batch, samples, prepared.config)
+        refuse_contradictions(batch, samples, config)
     except ContradictoryUpdate as error:
         raise InvalidInput(str(error)) from error
 

@@ -203,7 +203,12 @@ class TestTraining:
             ended = AuditEvent.objects.get(verb="end", object_id=str(run.id)).after
             assert ended == {"state": "failed", "released_turns": 0, "quarantined_batch": run.batch.digest}
             assert sealing.look(policy, kind="rl").candidates == []
-            assert updates.replay_update(run, actor="ada").is_replay
+            again = updates.replay_update(run, actor="ada")
+            updates.cancel_update(again, actor="ada")  # its turns led astray: however a replay ends, they stay
+            assert again.is_replay and sealing.look(policy, kind="rl").candidates == []
+            by_group = {"policy_loss": "ppo_clip", "correction": "tis", "advantage": "rloo"}
+            with pytest.raises(InvalidInput, match="4 samples have none"):
+                updates.replay_update(run, actor="ada", overrides=by_group)
 
     def test_an_accident_is_tried_again_and_fails_at_the_fifth(self, project, run, job):
         def how(order, on_step, should_stop):
