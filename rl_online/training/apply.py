@@ -329,6 +329,8 @@ def _drift(
     samples: Sequence[TrainingSample], logprobs: Sequence[Sequence[float]], objective: Objective
 ) -> dict[str, float]:
     in_rl = [(sample, logp) for sample, logp in zip(samples, logprobs, strict=True) if Stream.RL in sample.weights]
+    if not in_rl:
+        return {}
     logp_K = torch.tensor([value for _, logp in in_rl for value in logp])
     members = [sample for sample, _ in in_rl]
     drift = measure_drift(logp_K, behaviour_of(members), objective.pushes(logp_K, members))

@@ -156,7 +156,9 @@ def _rewarded(members: Members) -> RewardedTokens:
         old_K=_values([sample.proximal or sample.behaviour for sample, _ in members], logp_K),
         advantage_K=_per_token([(sample, sample.advantage) for sample, _ in members], logp_K),
         weight_K=_per_token([(sample, sample.weights[Stream.RL]) for sample, _ in members], logp_K),
-        lengths_S=torch.tensor([len(sample.positions) for sample, _ in members], device=logp_K.device),
+        lengths_S=torch.tensor(
+            [len(sample.positions) for sample, _ in members], dtype=torch.int64, device=logp_K.device
+        ),
     )
 
 

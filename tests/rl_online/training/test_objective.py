@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rl_online.rewards.update_config import UpdateConfig
+from rl_online.rewards.update_config import CORRECTIONS, UpdateConfig
 from rl_online.training.objective import Objective
 from rl_online.training.samples import Stream, TrainingSample
 
@@ -175,3 +175,9 @@ def test_a_bad_answer_the_policy_has_left_is_dropped_and_stays_in_the_count():
     config = UpdateConfig(policy_loss="ppo_clip", correction="opsm")
     terms = Objective.of(samples, config).terms(torch.tensor([-1.5, -1.0]), samples)
     assert terms["rl"].item() == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS["ppo_clip"])
+def test_a_step_without_rewarded_answers_pushes_no_token(correction):
+    objective = Objective.of([], UpdateConfig(policy_loss="ppo_clip", correction=correction))
+    assert objective.pushes(torch.zeros(0), []).tolist() == []
