@@ -74,8 +74,8 @@ class Objective:
         if config.base_kl_estimator == "k2":
             kl = base_kl.kl_policy_to_base_k2(logp_K, base_K, weight_K, denominator=denominator)
         else:
-            anchor_K = _values([sample.proximal or sample.behaviour for sample, _ in members], logp_K)
-            kl = base_kl.kl_policy_to_base_ratio_k3(logp_K, anchor_K, base_K, weight_K, denominator=denominator)
+            behaviour_K = _values([sample.behaviour for sample, _ in members], logp_K)  # of who drew the tokens
+            kl = base_kl.kl_policy_to_base_ratio_k3(logp_K, behaviour_K, base_K, weight_K, denominator=denominator)
         return {Stream.REF_KL: config.base_kl * kl}
 
     def _pref(self, members: Members) -> dict[str, Tensor]:

@@ -181,3 +181,12 @@ def test_a_bad_answer_the_policy_has_left_is_dropped_and_stays_in_the_count():
 def test_a_step_without_rewarded_answers_pushes_no_token(correction):
     objective = Objective.of([], UpdateConfig(policy_loss="ppo_clip", correction=correction))
     assert objective.pushes(torch.zeros(0), []).tolist() == []
+
+
+def test_the_kl_to_the_base_weighs_by_the_ratio_to_who_drew_the_tokens():
+    near = {Stream.RL: 1.0, Stream.REF_KL: 1.0}
+    one = rl(1.0, [-2.0], proximal=[-1.0], base=[-1.5], weights=near)
+    config = UpdateConfig(policy_loss="ppo_clip", correction="tis", base_kl=1.0)
+    term = Objective.of([one], config).terms(torch.tensor([-1.0]), [one])["ref_kl"]
+    # exp(l - b) = e, not exp(l - o) = 1; k3 of a gap of -.5
+    assert term.item() == pytest.approx(math.e * (math.exp(-0.5) - 1 + 0.5))
