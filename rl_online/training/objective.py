@@ -15,7 +15,7 @@ from torch import Tensor
 from rl_online.algorithms import base_kl, cross_entropy, dpo, ipo, kto, policy_gradient
 from rl_online.algorithms.dr_grpo import constant_denominator
 from rl_online.rewards.update_config import SEQUENCE_LOSSES, UpdateConfig
-from rl_online.training.policy_losses import RewardedTokens, is_pushed, policy_loss
+from rl_online.training.policy_losses import RewardedTokens, is_pushed, normalised, policy_loss
 from rl_online.training.samples import Stream, TrainingSample, Weight
 
 Members = Sequence[tuple[TrainingSample, Tensor]]  # samples of one stream with their log-probabilities
@@ -59,7 +59,7 @@ class Objective:
 
     def _rl(self, members: Members) -> dict[str, Tensor]:
         config, denominator = self.config, self.counts[Stream.RL]
-        rl = _rewarded(members)
+        rl = normalised(config, _rewarded(members))
         terms = {"rl": policy_loss(config, rl, denominator=denominator)}
         if config.behaviour_pull and config.policy_loss == "reinforce":
             pull = policy_gradient.behaviour_pull(rl.logp_K, rl.behaviour_K, rl.weight_K, denominator=denominator)

@@ -5,7 +5,7 @@ A choice among `rl_online.algorithms`: which ratio, which correction for data of
 
 # K trained tokens of one micro-batch, S its samples
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,19 +32,28 @@ class RewardedTokens:
         return self.lengths_S.cumsum(0) - self.lengths_S
 
 
+def normalised(config: UpdateConfig, rl: RewardedTokens) -> RewardedTokens:
+    """The same tokens, each weighing 1 / its sample's length where `config.loss_norm` counts samples."""
+    if config.loss_norm != "sequences":
+        return rl
+    return replace(rl, weight_K=rl.weight_K * sequence_mean_weights(rl.lengths_S))
+
+
 def policy_loss(config: UpdateConfig, rl: RewardedTokens, *, denominator: float) -> Tensor:
-    """The sum over the micro-batch, over `denominator`, which counts what `config.loss_norm` says in the whole step."""
+    """The sum over the micro-batch of what `normalised` made, over `denominator`.
+
+    That counts what `config.loss_norm` says in the whole step.
+    """
     if config.policy_loss in SEQUENCE_LOSSES:
         return _sequence_loss(config, rl, denominator=denominator)
     keep_K = kept_tokens(config, rl)
-    weight_K = rl.weight_K * sequence_mean_weights(rl.lengths_S) if config.loss_norm == "sequences" else rl.weight_K
     if config.policy_loss == "reinforce":
         return policy_gradient.reinforce(
-            rl.logp_K, rl.behaviour_K, rl.advantage_K, weight_K, keep_K, denominator=denominator
+            rl.logp_K, rl.behaviour_K, rl.advantage_K, rl.weight_K, keep_K, denominator=denominator
         )
     if config.policy_loss == "dro":
-        return dro.dro(rl.logp_K, rl.old_K, rl.advantage_K, weight_K, denominator=denominator, beta=config.dro_beta)
-    weight_K = weight_K * correction_weight(config, rl)
+        return dro.dro(rl.logp_K, rl.old_K, rl.advantage_K, rl.weight_K, denominator=denominator, beta=config.dro_beta)
+    weight_K = rl.weight_K * correction_weight(config, rl)
     if config.policy_loss == "cispo":
         return cispo.cispo(
             rl.logp_K, rl.old_K, rl.advantage_K, weight_K, keep_K, denominator=denominator, ratio_high=config.ratio_cap

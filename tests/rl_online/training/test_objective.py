@@ -190,3 +190,10 @@ def test_the_kl_to_the_base_weighs_by_the_ratio_to_who_drew_the_tokens():
     term = Objective.of([one], config).terms(torch.tensor([-1.0]), [one])["ref_kl"]
     # exp(l - b) = e, not exp(l - o) = 1; k3 of a gap of -.5
     assert term.item() == pytest.approx(math.e * (math.exp(-0.5) - 1 + 0.5))
+
+
+def test_the_pull_to_the_sampler_is_a_mean_of_means_where_the_loss_is():
+    samples = [rl(1.0, [-1.0, -1.0]), rl(1.0, [-1.0])]
+    config = UpdateConfig(loss_norm="sequences", behaviour_pull=0.1)
+    terms = Objective.of(samples, config).terms(torch.tensor([-1.5, -1.5, -2.0]), samples)
+    assert terms["pull"].item() == pytest.approx(0.1 * (0.25 + 1.0) / 2)
