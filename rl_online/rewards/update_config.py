@@ -29,7 +29,8 @@ CORRECTIONS = {
 # What has no bound on how far a stale sample may push. decoupled weighs by the ratio, dro is a regression for any age.
 NEEDS_CORRECTION = ("reinforce", "ppo_clip", "cispo", "gspo", "rloo")
 
-
+ABOVE_0 = ("learning_rate", "adam_epsilon", "grad_clip", "minibatch_size", "epochs", "micro_batch_tokens",
+           "dpo_beta", "tis_cap", "ratio_cap")  # fmt: skip
 SEQUENCE_LOSSES = ("gspo", "rloo")  # one ratio for each answer, divided by the number of answers
 
 
@@ -105,7 +106,7 @@ class UpdateConfig:
             value = getattr(self, field.name)
             if isinstance(value, float | int) and not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{field.name} is {value}; it must be a finite number of at least 0")
-        for name in ("learning_rate", "adam_epsilon", "grad_clip", "minibatch_size", "epochs", "micro_batch_tokens"):
+        for name in ABOVE_0:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         for name in ("adam_beta1", "adam_beta2", "min_ess", "clip_low"):

@@ -27,7 +27,7 @@ def refuse_contradictions(batch: Batch, samples: Sequence[TrainingSample], confi
     if config.advantage != "baseline":
         _refuse_for_groups(batch, in_rl, config)
     pairs = sum(one.pair is not None for one in samples)
-    if config.pref_loss != "kto" and not pairs and any(one.kind == "pref" for one in batch.samples):
+    if config.pref_loss != "kto" and not pairs:
         raise ContradictoryUpdate(f"pref_loss {config.pref_loss} takes pairs, and no two answers of this batch are one")
 
 

@@ -64,6 +64,9 @@ def test_settings_that_contradict_each_other_are_refused_with_the_reason(values,
         ({"adam_beta1": 1.0}, "adam_beta1 is 1.0; it must be below 1"),
         ({"base_kl_estimator": "k3"}, "base_kl_estimator is 'k3'"),
         ({"max_lag": -1}, "at least 0"),
+        ({"dpo_beta": 0}, "dpo_beta is 0.0; it must be above 0"),
+        ({"tis_cap": 0}, "tis_cap is 0.0"),
+        ({"ratio_cap": 0}, "ratio_cap is 0.0"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(values, message):

@@ -63,6 +63,7 @@ def select(*samples, **settings):
     [
         ([stored(row={"group": "a"}), stored()], {"advantage": "rloo", **GROUPS}, "1 samples have none"),
         ([stored("pref")], {"pref_loss": "dpo"}, "pref_loss dpo takes pairs"),
+        ([stored()], {"pref_loss": "ipo"}, "pref_loss ipo takes pairs"),
         ([stored(row={"advantages": [0, 0, 1, -1]})], {"policy_loss": "gspo", "correction": "none"}, "each answer"),
     ],
 )
