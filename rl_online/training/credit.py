@@ -27,8 +27,11 @@ class Credited:
 
 
 def assign_credit(samples: Sequence[TrainingSample], config: UpdateConfig) -> Credited:
-    """Advantages by group where the config asks for them. A group of equal rewards, or of one, teaches nothing."""
-    places = [place for place, one in enumerate(samples) if Stream.RL in one.weights]
+    """Advantages by group where the config asks for them. A group of equal rewards, or of one, teaches nothing.
+
+    A correction is in no group and keeps what was sealed.
+    """
+    places = [place for place, one in enumerate(samples) if Stream.RL in one.weights and not one.is_correction]
     if config.advantage == "baseline" or not places:
         return Credited(samples=list(samples), num_dead=0)
     members = [samples[place] for place in places]

@@ -33,12 +33,13 @@ def refuse_contradictions(batch: Batch, samples: Sequence[TrainingSample], confi
 
 def _refuse_for_groups(batch: Batch, in_rl: Sequence[TrainingSample], config: UpdateConfig) -> None:
     """A group is compared whole: a sample that no ratio loss can take would silently change what the others earn."""
-    reasons = [reason for one in batch.samples if one.kind == "rl" and (reason := why_no_ratio(one))]
+    compared = [one for one in batch.samples if one.kind == "rl" and not one.row.get("is_correction")]
+    reasons = [reason for one in compared if (reason := why_no_ratio(one))]
     if reasons:
         raise ContradictoryUpdate(
             f"advantage {config.advantage} compares whole groups; {len(reasons)} samples were {reasons[0]}"
         )
-    if alone := sum(one.group is None for one in in_rl):
+    if alone := sum(one.group is None and not one.is_correction for one in in_rl):
         raise ContradictoryUpdate(
             f"advantage {config.advantage} compares the answers of a group; {alone} samples have none"
         )

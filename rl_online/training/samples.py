@@ -47,6 +47,7 @@ class TrainingSample:
     pair: int | None = None  # pref: the same number in both answers of a pair; None for a single answer
     is_chosen: bool = True  # of a pair: the better one
     group: str | None = None  # answers to the same prompt, whose rewards are compared
+    is_correction: bool = False  # new reward minus old of an answer learnt before: in no group, its credit as sealed
     lag: int = 0  # updates between its sampler and the weights being trained
     is_heldout: bool = False  # measured after each step, never trained on
     index: int = 0  # its place in the batch
@@ -189,6 +190,7 @@ def _to_training_sample(sample: Sample, stream: Stream, config: UpdateConfig, li
         behaviour=[recorded[place] for place in positions] if is_ratio and recorded is not None else None,
         temperature=1.0 if temperature is None or not is_ratio else float(temperature),
         group=sample.row.get("group"),
+        is_correction=bool(sample.row.get("is_correction")),
         lag=lag(_versions(sample), lineage) or 0,
         is_heldout=sample.is_heldout,
     )

@@ -72,6 +72,13 @@ def test_a_batch_that_the_config_does_not_fit_is_refused_with_the_reason(samples
         select(*samples, **settings)
 
 
+def test_a_correction_is_in_no_group_and_keeps_the_credit_it_was_sealed_with():
+    group = [stored(row={"group": "a"}, reward=reward) for reward in (1.0, 0.0)]
+    correction = stored(row={"is_correction": True}, reward=-1.0, baseline=0.0)
+    found = select(*group, correction, advantage="rloo", **GROUPS).samples
+    assert [one.advantage for one in found] == [1.0, -1.0, -1.0]
+
+
 def test_credit_for_each_token_comes_from_the_batch_where_it_has_it():
     (one,) = select(stored(row={"advantages": [0, 0, 1.0, -0.5], "token_weights": [1, 1, 1, 0.5]})).samples
     assert (one.advantage, one.weights) == ([1.0, -0.5], {Stream.RL: [1.0, 0.5]})
