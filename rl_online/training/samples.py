@@ -67,8 +67,10 @@ class Selection:
 def select_samples(batch: Batch, config: UpdateConfig, lineage: Sequence[int]) -> Selection:
     """Sort a batch into streams. `lineage` holds the versions from the oldest to the one being trained.
 
-    The answers of a pair follow each other, the better one first.
+    The answers of a pair follow each other, the better one first. Where rewards are compared within a group, a group
+    that lacks an answer is left out whole: what the others earn would rest on which one is missing.
     """
+    broken: set[str] = set() if config.advantage == "baseline" else _broken_groups(batch, config, lineage)
     takes_pairs = config.pref_loss != "kto"
     preferred = {sample.pair for sample in batch.samples if _is_worse(sample)} if takes_pairs else set()
     samples: list[TrainingSample] = []
@@ -89,11 +91,19 @@ def select_samples(batch: Batch, config: UpdateConfig, lineage: Sequence[int]) -
             dropped["no_pair"] += index not in preferred
             continue
         decision = _decide(sample, config, lineage)
-        if isinstance(decision, Stream):
+        if isinstance(decision, Stream) and sample.kind == "rl" and sample.row.get("group") in broken:
+            dropped["broken_group"] += 1
+        elif isinstance(decision, Stream):
             samples.append(replace(_to_training_sample(sample, decision, config, lineage), index=index))
         else:
             dropped[decision] += 1
     return Selection(samples=samples, dropped={reason: count for reason, count in dropped.items() if count})
+
+
+def _broken_groups(batch: Batch, config: UpdateConfig, lineage: Sequence[int]) -> set[str]:
+    """Groups with an answer that no ratio loss may take."""
+    answers = [one for one in batch.samples if one.kind == "rl" and one.row.get("group") is not None]
+    return {str(one.row["group"]) for one in answers if _decide(one, config, lineage) is not Stream.RL}
 
 
 def lag(versions: Sequence[int], lineage: Sequence[int]) -> int | None:

@@ -72,6 +72,15 @@ def test_a_batch_that_the_config_does_not_fit_is_refused_with_the_reason(samples
         select(*samples, **settings)
 
 
+def test_a_group_that_lacks_an_answer_is_left_out_whole_and_counted():
+    groups = [stored(row={"group": name}, reward=reward) for name in ("a", "b", "c") for reward in (1.0, 0.0)]
+    off_lineage = stored(row={"group": "a"}, versions=[-1, -1, 9, 9])
+    unknown = stored(row={"group": "b"}, versions=[-1, -1, -1, -1])
+    selection = select(*groups, off_lineage, unknown, advantage="rloo", **GROUPS)
+    assert [one.group for one in selection.samples] == ["c", "c"]
+    assert selection.dropped == {"off_lineage": 1, "broken_group": 5}
+
+
 def test_a_correction_is_in_no_group_and_keeps_the_credit_it_was_sealed_with():
     group = [stored(row={"group": "a"}, reward=reward) for reward in (1.0, 0.0)]
     correction = stored(row={"is_correction": True}, reward=-1.0, baseline=0.0)
