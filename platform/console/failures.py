@@ -23,7 +23,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Advice], ...] = (
     (
         ("too far from its sampler",),
         Advice(
-            reason="The policy moved too far from its sampler three steps in a row: the update was diverging.",
+            reason="The policy moved too far from its sampler in three steps in a row or in all: it was diverging.",
             steps=(
                 "Start the next one with the careful preset, or halve learning_rate; this batch stays in quarantine.",
                 "If its samples are old, lower max_lag for the next update.",
@@ -33,10 +33,20 @@ KNOWN: tuple[tuple[tuple[str, ...], Advice], ...] = (
     (
         ("not finite",),
         Advice(
-            reason="The gradient was not finite three times in a row: the update was diverging.",
+            reason="The gradient was not finite in three steps in a row or in all: it was diverging.",
             steps=(
                 "Start the next one with the careful preset, or halve learning_rate; this batch stays in quarantine.",
                 "Look at the samples with the largest advantages; one of them may be wrong.",
+            ),
+        ),
+    ),
+    (
+        ("too few effective samples",),
+        Advice(
+            reason="No step was taken: the policy has moved on from what sampled these turns.",
+            steps=(
+                "Lower max_lag, so that older turns are left out; these turns are free for the next update.",
+                "A smaller min_ess takes such steps all the same, with few samples deciding them.",
             ),
         ),
     ),

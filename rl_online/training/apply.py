@@ -49,6 +49,7 @@ class Applied:
 
     metrics: dict[str, float]  # means over applied steps, and counts
     order: list[list[int]]  # of each step: the places in the batch of the samples it took
+    history: list[dict[str, float]]  # the numbers of each step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +133,22 @@ def apply_update(
     return Applied(
         metrics=summarise(history, Selection(samples=trained, dropped=selection.dropped), len(heldout)),
         order=[[samples[i].index for i in indices] for indices in plan],
+        history=history,
     )
+
+
+def refuse_idle(history: Sequence[dict[str, float]]) -> None:
+    """Where no step was applied, nothing was learnt: raise UpdateDiverged when each says so, else UpdateFailed."""
+    if any(metrics["is_applied"] for metrics in history):
+        return
+    if all(metrics["is_finite"] == 0 for metrics in history):
+        raise UpdateDiverged(f"the gradient was not finite in any step of {len(history)}")
+    if all(metrics["is_finite"] == 0 or metrics["is_high_kl"] == 1 for metrics in history):
+        raise UpdateDiverged(
+            f"the policy was too far from its sampler, or the gradient not finite, in each step of {len(history)}"
+        )
+    num_low = sum(metrics["is_low_ess"] == 1 for metrics in history)
+    raise UpdateFailed(f"no step was taken: {num_low} of {len(history)} had too few effective samples")
 
 
 def diverged(history: Sequence[dict[str, float]]) -> str | None:

@@ -2,7 +2,7 @@
 
 UpdateFailed
   ContradictoryUpdate   the config asks for what batch or model cannot give; refused before any work
-  UpdateDiverged        it ran away from its data: three steps in a row could not be taken
+  UpdateDiverged        it ran away from its data: three steps in a row, or all of them, could not be taken
 UpdateCancelled         somebody asked to stop
 DoesNotFit              memory ran out; another try may find more
 """

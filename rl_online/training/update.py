@@ -16,7 +16,7 @@ from typing import Any
 from rl_online.rewards.batch import read_batch
 from rl_online.rewards.durable import clear_drafts, new_folder, sync_tree
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.apply import Applied, Hooks, Progress, apply_update, select_credited
+from rl_online.training.apply import Applied, Hooks, Progress, apply_update, refuse_idle, select_credited
 from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFailed
 from rl_online.training.local import LocalTrainer
 from rl_online.training.memory import reusing_memory
@@ -144,7 +144,8 @@ def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> float:
         applied = apply_update(
             trainer, selection, request.config, seed=request.seed, base=base, hooks=hooks, keeper=keeper
         )
-    except UpdateDiverged:
+        refuse_idle(applied.history)
+    except UpdateFailed:
         clear_snapshots(state)  # back to the parent: nothing that led here is to be gone on from
         raise
     trained = time.monotonic()

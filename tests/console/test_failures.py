@@ -13,6 +13,7 @@ from console.failures import KNOWN, OTHERWISE, advise
             "the policy was too far from its sampler, or the gradient not finite, in 3 steps in a row, up to step 9",
             "The policy moved too far",
         ),
+        ("no step was taken: 3 of 3 had too few effective samples", "No step was taken"),
         ("no sample of the batch can be trained on: {'too_stale': 8}", "Every sample of the batch was left out"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("CorruptCheckpoint: model.safetensors differs", "Files on disk are not what was written"),

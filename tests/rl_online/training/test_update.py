@@ -302,13 +302,22 @@ def test_what_is_not_finite_is_left_out_of_the_numbers_of_a_step(tmp_path):
     assert "grad_norm" not in skipped and "kl" in skipped
 
 
-def test_a_minibatch_far_from_its_sampler_is_skipped_and_counted(tmp_path):
+def test_an_update_whose_minibatches_are_all_far_from_their_sampler_makes_no_checkpoint(tmp_path):
     wild = [
         replace(one, behaviour_logprobs=[p * (1 + i / 4) for i, p in enumerate(one.behaviour_logprobs)])
         for one in make_samples()
     ]
-    result = run(make_request(tmp_path, wild))
-    assert (result.metrics["skipped_low_ess"], result.optimizer_step) == (3, 0)
+    request, seen = make_request(tmp_path, wild, config=SNAPSHOTS), []
+    with pytest.raises(UpdateFailed, match="no step was taken: 3 of 3 had too few effective samples") as error:
+        run(request, on_progress=seen.append)
+    assert not isinstance(error.value, UpdateDiverged)  # so its turns are free again
+    assert [one.metrics["is_low_ess"] for one in seen[1:]] == [1, 1, 1]
+    assert sorted(path.name for path in request.out_folder.parent.rglob("*") if path.is_dir()) == ["train", "v000001"]
+
+
+def test_a_short_update_without_a_finite_gradient_diverged_too(tmp_path):
+    with pytest.raises(UpdateDiverged, match="not finite in any step of 1"):
+        run(make_request(tmp_path, make_samples(4, reward=3e38, baseline=-3e38)))
 
 
 def test_a_batch_with_nothing_to_learn_from_fails_with_the_reasons(tmp_path):
