@@ -16,6 +16,7 @@ from rl_online.policy.checkpointing import recompute_layers
 from rl_online.policy.load import choose_device, load_policy
 from rl_online.policy.sampling import sample_tokens
 from rl_online.rewards.update_config import UpdateConfig
+from rl_online.training.errors import ContradictoryUpdate
 from rl_online.training.objective import Objective
 from rl_online.training.optimizer import MasterAdamW
 from rl_online.training.samples import TrainingSample
@@ -36,13 +37,19 @@ class LocalTrainer:
     def __init__(
         self, folder: Path, *, config: UpdateConfig, device: str, seed: int, state: Path | None = None
     ) -> None:
-        """Load the weights in `folder`, and the optimizer where the folder `state` left it (None: a fresh one)."""
+        """Load the weights in `folder`, and the optimizer where the folder `state` left it (None: a fresh one).
+
+        Raises ContradictoryUpdate for a config that the model cannot follow.
+        """
         self.folder = folder
         self.device = choose_device(device)
         self.model: PreTrainedModel = load_policy(folder, device=self.device)
         self.layout = Layout.of(self.model, config)
         if config.gradient_checkpointing:
-            recompute_layers(self.model)
+            try:
+                recompute_layers(self.model)
+            except ValueError as error:
+                raise ContradictoryUpdate(f"gradient_checkpointing is on, but {error}; switch it off") from error
         self.optimizer = MasterAdamW(self.model.named_parameters(), config)
         self.generator = torch.Generator().manual_seed(seed)
         if state is not None:
