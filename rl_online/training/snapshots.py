@@ -107,6 +107,8 @@ class Snapshots:
 
     def _write(self, history: Sequence[dict[str, float]]) -> None:
         target = self._folder / f"{PREFIX}{len(history):06d}"
+        if any(other.name > target.name for other in snapshots_in(self._folder)):
+            return  # another updater has taken this update over, and is further on
         self._crash("update.before_snapshot")
         clear_drafts(target)
         with new_folder(target) as draft:
@@ -115,7 +117,7 @@ class Snapshots:
             self._crash("update.mid_snapshot")
             write_state_manifest(draft, tree_digest=self._parent_digest, facts=self._identity)
         for older in snapshots_in(self._folder):
-            if older != target:
+            if older.name < target.name:
                 shutil.rmtree(older)
         self._crash("update.after_snapshot")
 

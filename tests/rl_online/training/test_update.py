@@ -167,6 +167,21 @@ def test_a_snapshot_of_another_seed_is_not_gone_on_from(tmp_path):
     assert passed.count("update.after_optimizer") == 3
 
 
+def test_an_updater_that_was_taken_over_leaves_the_snapshot_of_the_one_further_on(tmp_path):
+    request = make_request(tmp_path, config=SNAPSHOTS)
+    taken_over = []
+
+    def be_overtaken(name):
+        if name == "update.after_optimizer" and not taken_over:
+            taken_over.append(name)
+            left_after(request, "update.after_snapshot", times=3)
+
+    done = iter([False, True])  # the slow one hears of it before its second step
+    with pytest.raises(UpdateCancelled):
+        run(request, crash=be_overtaken, is_cancelled=lambda: next(done))
+    assert [path.name for path in state_folder(request.out_folder).iterdir()] == ["snapshot-000003"]
+
+
 def left_after(request, point, *, times):
     """An update that ends in the middle, as one that was killed there would."""
     left = [times]
