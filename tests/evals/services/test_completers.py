@@ -132,7 +132,7 @@ def test_a_model_without_a_price_is_unpriced_and_not_free(serve):
 
 def test_impossible_usage_is_unknown_usage(serve):
     odd = {**GOOD, "usage": {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 2}}}
-    completion = ask(to(serve((200, {}, odd)), prices=Prices(input_usd=D(1), output_usd=D(1))))
+    completion = ask(to(serve((200, {}, odd)), prices=PriceList(base=Prices(input_usd=D(1), output_usd=D(1)))))
     assert (completion.usage, completion.cost_usd) == ({}, None)
 
 

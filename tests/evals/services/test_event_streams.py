@@ -11,7 +11,7 @@ import pytest
 from evals.judging.completer import CompletionFailed
 from evals.services.completers import HttpCompleter
 from evals.services.event_streams import reply_of_stream
-from registry.pricing import Prices, Usage, usage_from_openai
+from registry.pricing import PriceList, Prices, Usage, usage_from_openai
 
 LAST = {"prompt_tokens": 100, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 80}}
 
@@ -82,7 +82,7 @@ def served(settings):
 
 def asked(url):
     async def ask():
-        prices = Prices(input_usd=D(1), cache_read_usd=D("0.1"), output_usd=D(10))
+        prices = PriceList(base=Prices(input_usd=D(1), cache_read_usd=D("0.1"), output_usd=D(10)))
         async with HttpCompleter(base_url=url, model="m", headers={}, prices=prices, max_tries=1) as completer:
             return await completer.complete([{"role": "user", "content": "hi"}], {})
 
