@@ -1,5 +1,7 @@
 """The loop's own rows: what is learned from, each attempt to learn, its proof, and what engines hold."""
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
 
@@ -158,6 +160,8 @@ class UpdateRun(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    held = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
+    # [start, end] of each process that trained it, ISO; the end of one that was killed is its last sign of life
 
     class Meta:
         constraints = [
@@ -171,6 +175,10 @@ class UpdateRun(TenantModel):
 
     def __str__(self) -> str:
         return f"update to {self.policy.name}@{self.version}"
+
+    @property
+    def held_spans(self) -> list[tuple[datetime, datetime]]:
+        return [(datetime.fromisoformat(start), datetime.fromisoformat(end)) for start, end in self.held]
 
 
 class UpdateMetric(TenantModel):

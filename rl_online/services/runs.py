@@ -8,6 +8,7 @@ The updater process calls these; the training itself is `rl_online.training`. In
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -71,11 +72,13 @@ def begin(run_id: UUID) -> Order | None:
     if reason := superseded(run):
         _end(run, UpdateState.HELD, error=reason)
         return None
+    now = timezone.now()
     if run.state == UpdateState.QUEUED:
         run.state = UpdateState.TRAINING
-        run.started_at = timezone.now()
-        run.timings = {**run.timings, "wait": round((run.started_at - run.created_at).total_seconds(), 3)}
-        run.save(update_fields=["state", "started_at", "timings"])
+        run.started_at = now
+        run.timings = {**run.timings, "wait": round((now - run.created_at).total_seconds(), 3)}
+    run.held = [*run.held, [now.isoformat(), now.isoformat()]]
+    run.save(update_fields=["state", "started_at", "timings", "held"])
     return Order(
         run_id=run.id,
         policy_id=run.policy_id,
@@ -94,8 +97,14 @@ def begin(run_id: UUID) -> Order | None:
 
 
 def record_steps(run_id: UUID, steps: Sequence[StepRow]) -> bool:
-    """Write finished steps; True when the run should stop. Writing a step again replaces it."""
+    """Write finished steps, and that the run is still at work; True when it should stop.
+
+    Writing a step again replaces it.
+    """
     run = UpdateRun.objects.select_for_update().get(id=run_id)
+    if run.held and run.state == UpdateState.TRAINING:
+        run.held[-1][1] = timezone.now().isoformat()
+        run.save(update_fields=["held"])
     if steps and run.state == UpdateState.TRAINING:
         UpdateMetric.objects.bulk_create(
             [UpdateMetric(run=run, step=one.step, values=dict(one.metrics)) for one in steps if one.metrics],
@@ -113,7 +122,10 @@ def record_steps(run_id: UUID, steps: Sequence[StepRow]) -> bool:
 def finish(
     run_id: UUID, *, tree_digest: str, num_bytes: int, optimizer_step: int, timings: Mapping[str, float]
 ) -> Checkpoint:
-    """Register the trained folder as a candidate, one for each run, and ask for its proof."""
+    """Register the trained folder as a candidate, one for each run, and ask for its proof.
+
+    `timings` are those of the last process; what killed ones trained before is added to its `train`.
+    """
     run = UpdateRun.objects.select_for_update(of=("self",)).select_related("policy", "parent").get(id=run_id)
     checkpoint = register_checkpoint(
         run.policy,
@@ -130,7 +142,12 @@ def finish(
     run.state = UpdateState.PROVING
     run.seconds_left = 0.0
     run.timings = {**run.timings, **timings}
-    run.save(update_fields=["checkpoint", "state", "seconds_left", "timings"])
+    if run.held:
+        *killed, (start, _) = run.held_spans
+        run.held[-1][1] = (start + timedelta(seconds=timings["train"])).isoformat()
+        before_s = sum((end - begun).total_seconds() for begun, end in killed)
+        run.timings["train"] = round(before_s + timings["train"], 3)
+    run.save(update_fields=["checkpoint", "state", "seconds_left", "timings", "held"])
     enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=str(run.id))
     return checkpoint
 

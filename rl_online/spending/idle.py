@@ -9,7 +9,7 @@ nothing is known, which is not the same as no idle time.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from django.db.models import Max, Q
@@ -20,7 +20,7 @@ from registry.models import DeviceRollup, PriceCard
 from registry.price_cards import OWN_HARDWARE, card_at
 from registry.pricing import Spend, spend_on_device
 from rl_online.models import UpdateRun
-from rl_online.spending.updates import MAX_UPDATES
+from rl_online.spending.updates import MAX_UPDATES, spans
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,15 +58,8 @@ def _training(since: datetime, until: datetime) -> dict[datetime, Decimal]:
     """Hour of the span -> seconds in it that an update held the device, whenever it was asked for."""
     runs = UpdateRun.objects.filter(Q(finished_at=None) | Q(finished_at__gt=since), started_at__lt=until)
     found: dict[datetime, Decimal] = defaultdict(Decimal)
-    for run in runs.order_by("-created_at")[:MAX_UPDATES]:
-        assert run.started_at is not None
-        if "train" in run.timings:
-            end = run.started_at + timedelta(seconds=float(run.timings["train"]))
-        elif run.finished_at is not None:
-            end = run.finished_at
-        else:
-            continue
-        start, end = max(run.started_at, since), min(end, until)
+    for start, end in (span for run in runs.order_by("-created_at")[:MAX_UPDATES] for span in spans(run)):
+        start, end = max(start, since), min(end, until)
         while start < end:
             cut = min(end, hour_of(start) + HOUR)
             found[hour_of(start)] += Decimal(str((cut - start).total_seconds()))

@@ -1,7 +1,7 @@
 """Training, by the device seconds that updates held."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from feedback.rollups import hour_of
@@ -15,7 +15,7 @@ MAX_UPDATES = 5_000
 
 
 def training(cards: Sequence[PriceCard], since: datetime, until: datetime) -> list[Entry]:
-    """Updates asked for in this time. One that failed or was cancelled held the device from its start to its end."""
+    """Updates asked for in this time. One that failed or was cancelled held the device too."""
     runs = UpdateRun.objects.filter(started_at__isnull=False, created_at__gte=since, created_at__lt=until)
     entries = []
     for run in runs.select_related("policy").order_by("-created_at")[:MAX_UPDATES]:
@@ -40,6 +40,15 @@ def training(cards: Sequence[PriceCard], since: datetime, until: datetime) -> li
 def _seconds(run: UpdateRun) -> Decimal | None:
     if "train" in run.timings:
         return Decimal(str(run.timings["train"]))
-    if run.finished_at is None or run.started_at is None:
+    if run.finished_at is None:
         return None
-    return Decimal(str((run.finished_at - run.started_at).total_seconds()))
+    return sum((Decimal(str((end - start).total_seconds())) for start, end in spans(run)), Decimal(0))
+
+
+def spans(run: UpdateRun) -> list[tuple[datetime, datetime]]:
+    """When it held the device: as noted, else from its start for as long as it took, which is known at its end."""
+    if run.held or run.started_at is None:
+        return run.held_spans
+    if "train" in run.timings:
+        return [(run.started_at, run.started_at + timedelta(seconds=float(run.timings["train"])))]
+    return [(run.started_at, run.finished_at)] if run.finished_at else []
