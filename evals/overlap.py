@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 SHORT, LONG = 8, 13  # words of an n-gram
 LONG_FROM = 2 * LONG  # words of a problem from which the long ones count
 SHARE = 0.5
-COMMON = (
-    10  # an n-gram in more texts of a batch is the product's own wording (Brown et al.: 10), and counts for nothing
-)
+# An n-gram in more conversations of a batch is the product's own wording (Brown et al.: 10), and counts for nothing.
+COMMON = 10
 MAX_WORDS = 20_000  # of a text; the rest is not looked at
 METHOD = "words-8-13/1"  # stored with hashes: those of another method are not compared with these
 

@@ -209,15 +209,19 @@ def _check(benchmark: Benchmark, batch: RewardBatch) -> None:
 
 
 class _Samples:
-    """The hashes of some samples, sorted, so that a problem's n-grams are found by bisection."""
+    """The hashes of some samples, sorted, so that a problem's n-grams are found by bisection.
 
-    def __init__(self, rows: Sequence[tuple[int, int, bytes]]) -> None:
-        grams = [np.unique(np.frombuffer(packed, "<u8")) for _, _, packed in rows]
-        self._keys = [key for key, _, _ in rows]
-        self._by_whole = {whole: key for key, whole, _ in rows}
+    What is common is counted by conversation: each turn of a chat repeats all that was said before it.
+    """
+
+    def __init__(self, rows: Sequence[tuple[int, str, int, bytes]]) -> None:
+        grams = [np.unique(np.frombuffer(packed, "<u8")) for *_, packed in rows]
+        self._keys = [key for key, *_ in rows]
+        self._by_whole = {whole: key for key, _, whole, _ in rows}
         every = np.concatenate([*grams, np.empty(0, np.uint64)])
         owners = np.repeat(np.arange(len(grams), dtype=np.int32), [len(one) for one in grams])
-        kept = ~np.isin(every, overlap.common(grams))
+        texts = _joined(grams, [(session, whole) for _, session, whole, _ in rows])
+        kept = ~np.isin(every, overlap.common(texts))
         order = np.argsort(every[kept], kind="stable")
         self._grams, self._owners = every[kept][order], owners[kept][order]
 
@@ -245,10 +249,31 @@ class _Samples:
         return overlap.share_in(text, found)
 
 
+def _joined(grams: Sequence[overlap.Grams], asked: Sequence[tuple[str, int]]) -> list[overlap.Grams]:
+    """One text of all turns of a session, and of all sessions that were asked the same; `asked` is (session, whole)."""
+    first: dict[int, str] = {}  # whole -> the session it stands for
+    stands_for: dict[str, str] = {}
+
+    def root(session: str) -> str:
+        while (other := stands_for.get(session, session)) != session:
+            session = other
+        return session
+
+    for session, whole in asked:
+        mine, same = root(session), root(first.setdefault(whole, session))
+        if mine != same:
+            stands_for[mine] = same
+    texts: dict[str, list[overlap.Grams]] = {}
+    for one, (session, _) in zip(grams, asked, strict=True):
+        texts.setdefault(root(session), []).append(one)
+    return [np.concatenate(parts) for parts in texts.values()]
+
+
 def _samples_of(batch: RewardBatch) -> Iterator[_Samples]:
-    rows = SampleHashes.objects.filter(batch=batch, method=METHOD).order_by("pk")
-    for some in _in_parts(rows.values_list("sample_id", "whole", "grams").iterator(HASH_AT_ONCE), SAMPLES_AT_ONCE):
-        yield _Samples([(key, whole, bytes(packed)) for key, whole, packed in some])
+    hashes = SampleHashes.objects.filter(batch=batch, method=METHOD).order_by("pk")
+    rows = hashes.values_list("sample_id", "sample__session_ref", "whole", "grams").iterator(HASH_AT_ONCE)
+    for some in _in_parts(rows, SAMPLES_AT_ONCE):
+        yield _Samples([(key, session, whole, bytes(packed)) for key, session, whole, packed in some])
 
 
 def _in_parts(rows: Iterable[T], size: int) -> Iterator[list[T]]:

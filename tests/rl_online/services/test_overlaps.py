@@ -103,7 +103,7 @@ def test_what_was_hashed_is_found_when_the_text_is_gone_and_what_was_not_is_coun
     assert (found.num_samples, found.num_without_text, found.is_complete) == (4, 1, True)
 
 
-def test_wording_that_more_than_ten_samples_share_is_no_leak(project, policy, judged, sealed):
+def test_wording_that_more_than_ten_conversations_share_is_no_leak(project, policy, judged, sealed):
     from rl_online.services import plans
 
     with tenant(project.id):
@@ -118,6 +118,26 @@ def test_wording_that_more_than_ten_samples_share_is_no_leak(project, policy, ju
     with tenant(project.id):
         found = overlaps.report(benchmark).overlaps
     assert [(one.problem.problem_id, one.sample.turn_ref, one.share) for one in found] == [("p1", "turn-2", 1.0)]
+
+
+def test_what_eleven_turns_of_one_session_or_answers_to_one_question_share_is_a_leak(project, policy, judged, sealed):
+    from rl_online.services import plans
+
+    with tenant(project.id):
+        plans.change_plan(policy, actor="test", every_turns=26, max_turns=30)
+    said = [{"role": "user", "content": f"Please: {question('numbers')}"}]
+    for n in range(13):  # one or two may be held out
+        judged("accept", prompt=None, messages=list(said), session="chat", user="ada")
+        said += [{"role": "assistant", "content": own(2 * n)}, {"role": "user", "content": own(2 * n + 1)}]
+        judged("accept", prompt=f"Again: {question('dates')}")
+    sealed()
+    benchmark = make(project, question("numbers"), question("dates"))
+    with tenant(project.id):
+        overlaps.ask_about_benchmark(benchmark)
+    look()
+    with tenant(project.id):
+        found = overlaps.report(benchmark)
+    assert {one.problem.problem_id: one.share for one in found.overlaps} == {"p0": 1.0, "p1": 1.0}
 
 
 def test_what_is_given_back_takes_its_overlaps_along_and_projects_do_not_mix(project, other_project, learnt):
