@@ -64,20 +64,32 @@ def ask_about_benchmark(benchmark: Benchmark) -> None:
 
 
 def overlap_job(job: ClaimedJob) -> None:
-    """Pairs of benchmark and batch, one by one; killed in between, it goes on with those that have no check yet."""
+    """Pairs of benchmark and batch, one by one, PROBLEMS_AT_ONCE in a transaction; killed, it goes on after the last.
+
+    Raises NotYet when its time is up.
+    """
     assert job.project_id is not None
     deadline = time.monotonic() + SLICE_S
     with tenant(job.project_id):
         pairs = _open_pairs(job.payload)
+    sorted_once: dict[UUID, list[_Samples]] = {}
     for benchmark_id, batch_id in pairs:
-        _hash_batch(job, batch_id)
-        with tenant(job.project_id):
-            _check(Benchmark.objects.get(pk=benchmark_id), RewardBatch.objects.get(pk=batch_id))
-        job.renew()
-        if time.monotonic() > deadline:
-            raise NotYet(0, "looks for problems in batches")
+        _hash_batch(job, batch_id, deadline)
+        is_over = False
+        while not is_over:
+            with tenant(job.project_id):
+                benchmark, batch = Benchmark.objects.get(pk=benchmark_id), RewardBatch.objects.get(pk=batch_id)
+                is_over = _check_next(benchmark, batch, sorted_once)
+            _go_on(job, deadline)
     if not pairs and "batch" in job.payload:
-        _hash_batch(job, UUID(job.payload["batch"]))  # for benchmarks that come later
+        _hash_batch(job, UUID(job.payload["batch"]), deadline)  # for benchmarks that come later
+
+
+def _go_on(job: ClaimedJob, deadline: float) -> None:
+    """After each transaction."""
+    job.renew()
+    if time.monotonic() > deadline:
+        raise NotYet(0, "looks for problems in batches")
 
 
 def report(benchmark: Benchmark) -> Report:
@@ -135,7 +147,7 @@ def _open_pairs(payload: dict[str, Any]) -> list[tuple[int, UUID]]:
     return [(benchmark, batch) for batch in keys for benchmark in lasts if (benchmark, batch) not in done]
 
 
-def _hash_batch(job: ClaimedJob, batch_id: UUID) -> None:
+def _hash_batch(job: ClaimedJob, batch_id: UUID, deadline: float) -> None:
     """Keep the hashes of its samples that have none yet and whose text is still there."""
     assert job.project_id is not None
     after = 0
@@ -147,7 +159,7 @@ def _hash_batch(job: ClaimedJob, batch_id: UUID) -> None:
                 return
             after = samples[-1].pk
             _hash(samples)
-        job.renew()
+        _go_on(job, deadline)
 
 
 def _hash(samples: Sequence[BatchSample]) -> None:
@@ -171,41 +183,41 @@ def _hash(samples: Sequence[BatchSample]) -> None:
     )
 
 
-def _check(benchmark: Benchmark, batch: RewardBatch) -> None:
-    """Look for problems that are newer than the last check of this pair, and keep the nearest sample of each."""
+def _check_next(benchmark: Benchmark, batch: RewardBatch, sorted_once: dict[UUID, list["_Samples"]]) -> bool:
+    """Look for the next problems after the last check of this pair, and keep the nearest sample of each.
+
+    True when there are no more.
+    """
     check = OverlapCheck.objects.filter(benchmark=benchmark, batch=batch).first()
     problems = Problem.objects.filter(benchmark=benchmark, pk__gt=check.last_problem if check else 0).order_by("pk")
-    last, num_problems = check.last_problem if check else 0, check.num_problems if check else 0
-    columns = problems.values_list("pk", "prompt", "messages")
-    for some in _in_parts(columns.iterator(PROBLEMS_AT_ONCE), PROBLEMS_AT_ONCE):
-        texts = {key: hashed(asked_text(prompt, messages)) for key, prompt, messages in some}
-        best: dict[int, tuple[float, int]] = {}  # problem -> (share, sample)
-        for samples in _samples_of(batch):
-            for key, text in texts.items():
-                found = samples.nearest(text)
-                if found is not None and found > best.get(key, (0.0, 0)):
-                    best[key] = found
-        Overlap.objects.bulk_create(
-            [
-                Overlap(problem_id=key, batch=batch, sample_id=sample, share=share)
-                for key, (share, sample) in best.items()
-            ],
-            update_conflicts=True,
-            unique_fields=["problem", "batch"],
-            update_fields=["sample", "share"],
-        )
-        last, num_problems = max(texts), num_problems + len(texts)
+    some = list(problems.values_list("pk", "prompt", "messages")[:PROBLEMS_AT_ONCE])
+    if not some:
+        return True
+    texts = {key: hashed(asked_text(prompt, messages)) for key, prompt, messages in some}
+    best: dict[int, tuple[float, int]] = {}  # problem -> (share, sample)
+    for samples in _samples_of(batch, sorted_once):
+        for key, text in texts.items():
+            found = samples.nearest(text)
+            if found is not None and found > best.get(key, (0.0, 0)):
+                best[key] = found
+    Overlap.objects.bulk_create(
+        [Overlap(problem_id=key, batch=batch, sample_id=sample, share=share) for key, (share, sample) in best.items()],
+        update_conflicts=True,
+        unique_fields=["problem", "batch"],
+        update_fields=["sample", "share"],
+    )
     num_hashed = SampleHashes.objects.filter(batch=batch, method=METHOD).count()
     OverlapCheck.objects.update_or_create(
         benchmark=benchmark,
         batch=batch,
         defaults={
-            "last_problem": last,
-            "num_problems": num_problems,
+            "last_problem": max(texts),
+            "num_problems": (check.num_problems if check else 0) + len(texts),
             "num_samples": num_hashed,
             "num_without_text": _trained(batch.pk).count() - num_hashed,
         },
     )
+    return len(some) < PROBLEMS_AT_ONCE
 
 
 class _Samples:
@@ -269,7 +281,18 @@ def _joined(grams: Sequence[overlap.Grams], asked: Sequence[tuple[str, int]]) ->
     return [np.concatenate(parts) for parts in texts.values()]
 
 
-def _samples_of(batch: RewardBatch) -> Iterator[_Samples]:
+def _samples_of(batch: RewardBatch, sorted_once: dict[UUID, list[_Samples]]) -> Iterator[_Samples]:
+    """The batch looked at last stays in `sorted_once`, where it is no larger than SAMPLES_AT_ONCE."""
+    if batch.pk not in sorted_once:
+        sorted_once.clear()
+        if SampleHashes.objects.filter(batch=batch, method=METHOD).count() > SAMPLES_AT_ONCE:
+            yield from _parts_of(batch)
+            return
+        sorted_once[batch.pk] = list(_parts_of(batch))
+    yield from sorted_once[batch.pk]
+
+
+def _parts_of(batch: RewardBatch) -> Iterator[_Samples]:
     hashes = SampleHashes.objects.filter(batch=batch, method=METHOD).order_by("pk")
     rows = hashes.values_list("sample_id", "sample__session_ref", "whole", "grams").iterator(HASH_AT_ONCE)
     for some in _in_parts(rows, SAMPLES_AT_ONCE):

@@ -2,6 +2,7 @@
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from evals.models import Problem
 from evals.scorers.scorer import ProblemSpec
@@ -9,7 +10,7 @@ from evals.services.benchmarks import create_benchmark
 from jobs import services as jobs
 from jobs.models import Job
 from registry.tenancy import tenant
-from rl_online.models import BatchSample, Overlap, SampleHashes
+from rl_online.models import BatchSample, Overlap, OverlapCheck, SampleHashes
 from rl_online.services import overlaps
 
 pytestmark = pytest.mark.django_db
@@ -138,6 +139,27 @@ def test_what_eleven_turns_of_one_session_or_answers_to_one_question_share_is_a_
     with tenant(project.id):
         found = overlaps.report(benchmark)
     assert {one.problem.problem_id: one.share for one in found.overlaps} == {"p0": 1.0, "p1": 1.0}
+
+
+def test_each_part_of_the_problems_is_kept_at_once_and_a_batch_is_sorted_once(project, learnt, monkeypatch):
+    monkeypatch.setattr(overlaps, "PROBLEMS_AT_ONCE", 2)
+    look()  # hashes the batch
+    benchmark = make(project, *(question(topic) for topic in ("dates", "numbers", "words", "keys", "names")))
+    with tenant(project.id):
+        overlaps.ask_about_benchmark(benchmark)
+    with monkeypatch.context() as patched:
+        patched.setattr(overlaps, "SLICE_S", 0.0)
+        job = Job.objects.get(kind=overlaps.OVERLAP_JOB, state="queued")
+        jobs.run(jobs.claim(job.pk, "worker"))
+    assert Job.objects.get(pk=job.pk).state == "queued", "its time was up"
+    with tenant(project.id):
+        assert OverlapCheck.objects.get().num_problems == 2 and Overlap.objects.count() == 1
+        assert overlaps.report(benchmark).num_checked == 0
+    with CaptureQueriesContext(connection) as asked:
+        look()
+    with tenant(project.id):
+        assert OverlapCheck.objects.get().num_problems == 5 and overlaps.report(benchmark).is_complete
+    assert sum("grams" in query["sql"] for query in asked) == 1, "two parts, one reading"
 
 
 def test_what_is_given_back_takes_its_overlaps_along_and_projects_do_not_mix(project, other_project, learnt):
