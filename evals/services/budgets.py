@@ -111,6 +111,14 @@ def within_budget(version: JudgeVersion, completer: Completer) -> Completer:
     return Budgeted(completer, budget, spent_today(version)) if budget.is_limited else completer
 
 
+def why_stopped(version: JudgeVersion) -> str:
+    """Why it may be asked no more today, for the project's budget or its own; empty when it may. Inside a tenant."""
+    if reason := stopped(ProjectBudget.Kind.JUDGING):
+        return reason
+    budget = budget_of(version)
+    return spent_today(version).refusal(budget) if budget.is_limited else ""
+
+
 def budget_of(version: JudgeVersion) -> Budget:
     duty = duty_of(version)
     return Budget(usd=duty.daily_usd, calls=duty.daily_calls)

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from evals.judge_trust import trusts
 from evals.judging.completer import Completer
 from evals.judging.judge import Judge
 from evals.judging.pairwise import Call, Judgement, Pair, PairVerdict, judge_pair
 from evals.judging.trust import without_vote
-from evals.models import Comparison, EvalRun, JudgeCall, JudgeVersion, Problem, Score
+from evals.models import Comparison, EvalRun, JudgeCall, JudgeVersion, Problem, Score, VerdictKind
 from evals.selectors import prompt_of
 from evals.services.budgets import within_budget
 from evals.services.call_cache import known_calls
@@ -49,7 +51,8 @@ def judge_pairs(
     budget of the day. Raises JudgesItself where a side is the policy that judges, unless that is allowed.
 
     Pairs on which the tests see a difference come first, since only they tell a judge from chance. What this judge has
-    judged before is not asked again, and what is not judged within `timeout_s` is left for another time. The report
+    judged before is not asked again, unless it could not be asked; such pairs come last. What is not judged within
+    `timeout_s` is left for another time. The report
     counts these two runs; agreement counts all this judge ever said. Call it outside a transaction.
     """
     with tenant(project_id):
@@ -65,6 +68,11 @@ def judge_pairs(
             problem = problem_of[judgement.pair.key]
             _record(version, problem, judgement, left=_name(left_run), right=_name(right_run))
         return report(version, left=_name(left_run), right=_name(right_run))
+
+
+def num_open(left_run: EvalRun, right_run: EvalRun, judge: JudgeVersion) -> int:
+    """Problems on which the answers differ and this judge has said nothing yet. Inside a tenant."""
+    return len(_open(_answers(left_run), _answers(right_run), _of_runs(left_run, right_run, judge)))
 
 
 def report(judge: JudgeVersion, *, left: str, right: str) -> dict[str, Any]:
@@ -127,17 +135,26 @@ async def _judge_all(
 
 
 def _pairs(left: EvalRun, right: EvalRun, judge: JudgeVersion, *, limit: int) -> list[tuple[Problem, Pair]]:
-    judged = Comparison.objects.filter(judge=judge, left=_name(left), right=_name(right), by=BY_JUDGE)
-    done = set(judged.values_list("problem_id", flat=True))
+    judged = _of_runs(left, right, judge)
+    failed = set(judged.filter(verdict=VerdictKind.ERROR).values_list("problem_id", flat=True))
     lefts, rights = _answers(left), _answers(right)
-    differ = [key for key in lefts.keys() & rights.keys() if key not in done and lefts[key].text != rights[key].text]
-    differ.sort(key=lambda key: (lefts[key].value == rights[key].value, key))
+    differ = _open(lefts, rights, judged)
+    differ.sort(key=lambda key: (key in failed, lefts[key].value == rights[key].value, key))
     problems = Problem.objects.in_bulk(differ[:limit])
     return [
         (problem, Pair(key=problem.problem_id, task=prompt_of(problem), left=lefts[key].text, right=rights[key].text))
         for key in differ[:limit]
         for problem in (problems[key],)
     ]
+
+
+def _of_runs(left: EvalRun, right: EvalRun, judge: JudgeVersion) -> QuerySet[Comparison]:
+    return Comparison.objects.filter(judge=judge, left=_name(left), right=_name(right), by=BY_JUDGE)
+
+
+def _open(lefts: dict[int, _Answer], rights: dict[int, _Answer], judged: QuerySet[Comparison]) -> list[int]:
+    done = set(judged.exclude(verdict=VerdictKind.ERROR).values_list("problem_id", flat=True))
+    return [key for key in lefts.keys() & rights.keys() if key not in done and lefts[key].text != rights[key].text]
 
 
 def _answers(run: EvalRun) -> dict[int, _Answer]:
@@ -150,14 +167,14 @@ def _answers(run: EvalRun) -> dict[int, _Answer]:
 
 
 def _record(judge: JudgeVersion, problem: Problem, judgement: Judgement, *, left: str, right: str) -> None:
+    said = {
+        "left_text": storable(judgement.pair.left), "right_text": storable(judgement.pair.right),
+        "verdict": judgement.verdict.value,
+    }  # fmt: skip
     comparison, is_new = Comparison.objects.get_or_create(
-        problem=problem, left=left, right=right, judge=judge, by=BY_JUDGE,
-        defaults={
-            "left_text": storable(judgement.pair.left), "right_text": storable(judgement.pair.right),
-            "verdict": judgement.verdict.value,
-        },
-    )  # fmt: skip
-    if is_new:
+        problem=problem, left=left, right=right, judge=judge, by=BY_JUDGE, defaults=said
+    )
+    if is_new or Comparison.objects.filter(pk=comparison.pk, verdict=VerdictKind.ERROR).update(**said):
         JudgeCall.objects.bulk_create(call_row(comparison, judge.pk, call) for call in judgement.calls)
 
 

@@ -19,7 +19,7 @@ from evals.judging.judge import Judge
 from evals.models import EvalRun, JudgeVersion
 from evals.services import judges
 from evals.services.completers import completer_of
-from evals.services.judgements import judge_pairs
+from evals.services.judgements import judge_pairs, num_open
 from evals.services.ratings import ITSELF
 from jobs.services import ClaimedJob, NotYet
 from registry.errors import InvalidInput
@@ -117,20 +117,32 @@ def judge_sides(
     limit: int,
     timeout_s: float,
 ) -> dict[str, Any]:
-    """Up to `limit` pairs, spread evenly over the suites, and the report on all of them. Outside a transaction."""
+    """Up to `limit` pairs, spread evenly over the suites that have some, and the report on all of them. Outside a
+    transaction."""
     with tenant(project_id):
         completer = completer_of(judge)
+        limits = spread(limit, [num_open(left, right, judge) for left, right in sides])
     found: dict[str, Any] = {}
-    for place, (left, right) in enumerate(sides):
+    num_asked = max(1, sum(one > 0 for one in limits))
+    for (left, right), most in zip(sides, limits, strict=True):
         found = judge_pairs(
             project_id,
             left_run=left,
             right_run=right,
             completer=completer,
             judge=judges.judge_of(judge),
-            limit=limit // len(sides) + (place < limit % len(sides)),
-            timeout_s=timeout_s / len(sides),
+            limit=most,
+            timeout_s=timeout_s / num_asked,
         )
+    return found
+
+
+def spread(limit: int, room: Sequence[int]) -> list[int]:
+    """Example: 10 over places for 2, 9 and 9 -> 2, 4, 4"""
+    found = [0] * len(room)
+    places = sorted(range(len(room)), key=room.__getitem__)
+    for number, place in enumerate(places):
+        found[place] = min(room[place], -(-(limit - sum(found)) // (len(room) - number)))
     return found
 
 

@@ -1,7 +1,8 @@
 """A judge's vote, for a plan whose limits ask for one (`judged`): it compares before the gate decides.
 
 It judges in slices of a worker's time until the plan's number of pairs is judged, or no further one can be had. Whether
-it may vote is asked last, so that what it has just said counts for and against it too.
+it may vote is asked last, so that what it has just said counts for and against it too. Where a budget is spent or there
+is no reply, it has no vote either, and reopening asks for those pairs again.
 """
 
 from collections.abc import Sequence
@@ -16,12 +17,14 @@ from evals.judge_trust import trusts
 from evals.judging.pairwise import PairVerdict
 from evals.judging.vote import why_no_vote
 from evals.models import Comparison, JudgeVersion
+from evals.services.budgets import why_stopped
 from evals.services.canaries import standing_of
-from evals.services.judgements import report
+from evals.services.judgements import num_open, report
 from evals.services.judges import judges_itself
 from evals.statistics.prediction_powered import prediction_powered_mean
 from evals.statistics.wins import win_rate
 from jobs.services import ClaimedJob, NotYet
+from registry.models import Checkpoint
 from registry.tenancy import tenant
 from rl_online.gate.evidence import JudgedWins
 from rl_online.models import LearningPlan
@@ -39,6 +42,8 @@ from rl_online.services.plans import suites_of
 
 SLICE_S = 45.0  # of a worker's time
 AT_ONCE = 40  # pairs of a slice
+ASK_AGAIN_S = 30.0
+NO_REPLY = "most of its pairs got no reply"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,33 +56,55 @@ class Heard:
 
 def hear(job: ClaimedJob, plan: LearningPlan, *, candidate: str, serving: str, is_patient: bool) -> Heard:
     """Outside a transaction. Raises NotYet while pairs are left to judge, or, `is_patient`, while no engine holds the
-    base that judges."""
+    base that judges or the judge does not reply."""
     project_id = job.project_id
     assert project_id is not None
     with tenant(project_id):
         judge = judge_for(plan)
         refusal, waits_for = refusal_of(judge, candidate), not_held(judge, plan)
         sides = sides_of(suites_of(plan), candidate, serving)
-        before = _judged(judge, sides).count()
+        before, spent = _num_judged(judge, sides), why_stopped(judge)
     if refusal:
         return _unheard(judge, refusal)
     if waits_for and is_patient:
         raise NotYet(LOOK_AGAIN_S, f"the judge waits until the engine holds {waits_for}")
-    if sides and not waits_for and before < plan.judged_pairs:
+    if sides and not waits_for and not spent and before < plan.judged_pairs:
         job.renew(SLICE_S + settings.JOB_LEASE_S)
         limit = min(AT_ONCE, plan.judged_pairs - before)
         judge_sides(project_id, judge, sides, limit=limit, timeout_s=SLICE_S)
         _go_on(project_id, judge, sides, before=before, wanted=plan.judged_pairs)
     with tenant(project_id):
-        return _heard(judge, sides, candidate=candidate, serving=serving)
+        missed = _why_missed(judge, sides, waits_for=waits_for, wanted=plan.judged_pairs)
+        heard = _heard(judge, sides, candidate=candidate, serving=serving, missed=missed)
+    if heard.wins.no_vote == NO_REPLY and is_patient:
+        raise NotYet(ASK_AGAIN_S, f"asks the judge again: {NO_REPLY}")
+    return heard
 
 
 def _go_on(project_id: UUID, judge: JudgeVersion, sides: Sequence[Sides], *, before: int, wanted: int) -> None:
     """Another slice where this one got further and did not reach the end."""
     with tenant(project_id):
-        after = _judged(judge, sides).count()
+        after = _num_judged(judge, sides)
     if before < after < wanted:
         raise NotYet(0, f"{after} of {wanted} pairs are judged")
+
+
+def _why_missed(judge: JudgeVersion, sides: Sequence[Sides], *, waits_for: Checkpoint | None, wanted: int) -> str:
+    """Why pairs that it could judge are not judged, where so few are no vote; empty where there is none to miss."""
+    num_judged = _num_judged(judge, sides)
+    num_missing = min(wanted - num_judged, sum(num_open(left, right, judge) for left, right in sides))
+    if num_missing <= 0:
+        return ""
+    if spent := why_stopped(judge):
+        return spent
+    if num_judged >= num_missing:
+        return ""
+    return f"no engine holds {waits_for}" if waits_for else NO_REPLY
+
+
+def _num_judged(judge: JudgeVersion, sides: Sequence[Sides]) -> int:
+    """Pairs it has replied to, readably or not."""
+    return int(_judged(judge, sides).exclude(verdict=PairVerdict.ERROR).count())
 
 
 def _judged(judge: JudgeVersion, sides: Sequence[Sides]) -> Any:
@@ -90,7 +117,7 @@ def _judged(judge: JudgeVersion, sides: Sequence[Sides]) -> Any:
     return found.filter(left=left.checkpoint, right=right.checkpoint, problem__benchmark__in=benchmarks)
 
 
-def _heard(judge: JudgeVersion, sides: Sequence[Sides], *, candidate: str, serving: str) -> Heard:
+def _heard(judge: JudgeVersion, sides: Sequence[Sides], *, candidate: str, serving: str, missed: str) -> Heard:
     comparisons = list(_judged(judge, sides).order_by("id"))
     verdicts = [PairVerdict(one.verdict) for one in comparisons]
     rate = win_rate([RESULTS.get(verdict) for verdict in verdicts])
@@ -99,6 +126,7 @@ def _heard(judge: JudgeVersion, sides: Sequence[Sides], *, candidate: str, servi
         canaries=standing_of(judge),
         judges_itself=judges_itself(judge, candidate, serving),
     )
+    no_vote = no_vote or missed
     counted = {
         "num_pairs": len(verdicts), "wins": rate.wins, "ties": rate.ties, "losses": rate.losses,
         "invalid": verdicts.count(PairVerdict.INVALID), "errors": verdicts.count(PairVerdict.ERROR),

@@ -3,20 +3,22 @@
 import pytest
 
 from evals.importers.record import Result, Run, Source
+from evals.judging.completer import CompletionFailed
 from evals.judging.pairwise import PairVerdict
-from evals.models import CanaryRun, Comparison, EvalRun, Problem, Score
+from evals.judging.scripted import SCRIPTS
+from evals.models import CanaryRun, Comparison, EvalRun, JudgeCall, Problem, Score
 from evals.scorers.scorer import ProblemSpec
 from evals.services.benchmarks import create_benchmark
 from evals.services.importing import import_run
 from evals.services.judgements import record_comparison
-from evals.services.judges import SCRIPTED, create_judge
+from evals.services.judges import SCRIPTED, change_duty, create_judge
 from jobs.models import Job
-from jobs.services import claim, run
+from jobs.services import NotYet, claim, run
 from registry.errors import InvalidInput
 from registry.models import Checkpoint
 from registry.tenancy import tenant
 from rl_online.models import GateReport, LearningPlan
-from rl_online.services import answers, plans
+from rl_online.services import answers, plans, voting
 from rl_online.services.judging import JUDGE_JOB
 from rl_online.services.reopening import reopen
 from rl_online.services.runs import PROVE_JOB
@@ -226,6 +228,48 @@ class TestVote:
         with tenant(project.id):
             assert Comparison.objects.count() == num, "what is judged is not asked again"
             assert GateReport.objects.get(pk=held.pk).reasons == held.reasons
+
+    def test_what_could_not_be_asked_is_asked_again_and_a_spent_budget_or_silence_is_no_vote(
+        self, project, policy, judge, monkeypatch
+    ):
+        def forget(report) -> None:
+            """As if all but 10 of the pairs had got no reply, and the candidate had been held for it."""
+            some = list(Comparison.objects.order_by("id").values_list("pk", flat=True)[10:])
+            JudgeCall.objects.filter(comparison__in=some).delete()
+            Comparison.objects.filter(pk__in=some).update(verdict="error")
+            reopen(report, actor="ada", reason="the judge was away")
+
+        def is_away(shown):
+            raise CompletionFailed("status 503, 4 times")
+
+        with tenant(project.id):
+            self.pass_canaries(judge)
+            plans.change_plan(policy, actor="test", gate_limits={"judged": 0.5, "margin": 1.0})
+        held = prove(project)
+        with tenant(project.id):
+            forget(held)
+        held = prove(project)
+        assert (held.decision, held.judge["errors"], held.evidence["vote"]["num_decided"]) == ("hold", 0, 2 * SIZE)
+        with tenant(project.id):
+            forget(held)
+            plan = LearningPlan.objects.get(policy=policy)
+        job = claim(Job.objects.filter(kind=PROVE_JOB, state="queued").latest("id").id, "test")
+        names = {"candidate": "editor@2", "serving": "editor@1"}
+        with monkeypatch.context() as silent:
+            silent.setitem(SCRIPTS, "longest", is_away)
+            with pytest.raises(NotYet, match="20 of 80"):  # the other suite asks the same: that is known
+                voting.hear(job, plan, **names, is_patient=True)
+            with pytest.raises(NotYet, match="no reply"):
+                voting.hear(job, plan, **names, is_patient=True)
+            assert voting.hear(job, plan, **names, is_patient=False).wins.no_vote == voting.NO_REPLY
+        with tenant(project.id):
+            change_duty(judge, actor="ada", daily_calls=20)
+        run(job)
+        with tenant(project.id):
+            report = GateReport.objects.latest("id")
+        assert report.decision == "promote", report.reasons
+        assert "has no vote, the day's budget of 20 calls is spent: win rate" in report.reasons[-1]
+        assert report.evidence["vote"]["num_decided"] == 20
 
     def test_peoples_votes_give_the_corrected_rate_beside_the_raw_one(self, project, policy, judge):
         with tenant(project.id):
