@@ -6,10 +6,13 @@ nothing stored is asked again. All but the job itself is called inside a tenant.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.utils import timezone
 
 from evals.models import Benchmark, EvalRun, EvalState, Problem
@@ -109,16 +112,44 @@ def resume_run(run: EvalRun, *, actor: str) -> int:
     Raises Conflict when there is nothing to go on with.
     """
     _check_asked(run)
+    if EvalRun.objects.select_for_update().get(pk=run.pk).state == EvalState.RUNNING:
+        raise Conflict("it is under way; what could not be had is asked again at its end")
     num_again = ask_again(run)
     stopped = EvalRun.objects.filter(pk=run.pk, state__in=(EvalState.CANCELLED, EvalState.FAILED))
     if not stopped.update(state=EvalState.RUNNING, finished_at=None, error="") and not num_again:
-        raise Conflict("it is under way, or every answer is there")
+        raise Conflict("every answer is there")
     audit("resume", "benchmark run", run.id, actor=actor)
     _enqueue(run)
     return num_again
 
 
 def run_job(job: ClaimedJob) -> None:
+    """A slice of a run. Raises NotYet until it is done, and while another job still asks for it."""
+    with _alone(job.payload["run"]) as is_alone:
+        if not is_alone:
+            raise NotYet(LOOK_AGAIN_S, "another job still asks for this run")
+        _run_slice(job)
+
+
+@contextmanager
+def _alone(run_id: str) -> Iterator[bool]:
+    """A run that is cancelled and resumed within one slice has two jobs; only one may ask. Held by the connection."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [lock_of(run_id)])
+        is_alone = bool(cursor.fetchone()[0])
+    try:
+        yield is_alone
+    finally:
+        if is_alone:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [lock_of(run_id)])
+
+
+def lock_of(run_id: str) -> str:
+    return f"benchmark run:{run_id}"
+
+
+def _run_slice(job: ClaimedJob) -> None:
     assert job.project_id is not None
     run_id = UUID(job.payload["run"])
     with tenant(job.project_id):

@@ -220,6 +220,28 @@ def test_a_cancelled_run_keeps_what_is_done_and_goes_on_when_asked(project, gate
     assert trail == [("start", "ada"), ("cancel", "ada"), ("resume", "bob")]
 
 
+def test_a_run_under_way_is_not_resumed_and_two_jobs_never_ask_for_it_at_once(project, gateway, asked):
+    run, job = asked()
+    with tenant(project.id):
+        problem = Problem.objects.order_by("id").first()
+        Score.objects.create(run=run, problem=problem, scorer="unit_tests", status="error")
+        Job.objects.filter(pk=job.pk).update(state="running")
+        with pytest.raises(Conflict, match="under way"):
+            resume_run(run, actor="ada")
+        assert Score.objects.filter(run=run).count() == 1 and Job.objects.get(kind=benchmark_runs.RUN_JOB) == job
+        Job.objects.filter(pk=job.pk).update(state="queued")
+    other = connection.get_new_connection(connection.get_connection_params())
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [benchmark_runs.lock_of(str(run.pk))])
+        work(job)
+        assert "another job still asks" in Job.objects.get(pk=job.pk).last_error and gateway.asked == []
+    finally:
+        other.close()
+    work(job)
+    assert len(gateway.asked) == NUM_PROBLEMS - 1
+
+
 def test_what_runs_out_of_its_budget_is_named_and_no_silent_zero(project, gateway, asked):
     def behave(prompt, seed):
         text, _, _ = right(prompt, seed)
