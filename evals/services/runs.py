@@ -6,7 +6,7 @@ is never asked again. No transaction is open while answers are awaited or run.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -180,7 +180,7 @@ def _plan(
         return _plan_of(run, retry_unscored=retry_unscored)
 
 
-def check_prompts(problems: Sequence[Problem]) -> None:
+def check_prompts(problems: Iterable[Problem]) -> None:
     """Raises InvalidInput for a problem that came in without its text, so that nobody can be asked."""
     for problem in problems:
         prompt_of(problem)

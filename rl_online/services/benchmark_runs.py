@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from evals.models import Benchmark, EvalRun, EvalState, Problem
@@ -70,11 +71,12 @@ def start_run(benchmark: Benchmark, checkpoint: Checkpoint, wanted: Wanted, *, a
     if checkpoint.files_deleted_at is not None:
         raise Conflict(f"the files of {checkpoint} are deleted: {checkpoint.files_deleted_reason}")
     _check(wanted)
-    problems = list(Problem.objects.filter(benchmark=benchmark))
-    check_prompts(problems)
-    if wanted.scorer in NEEDS_TESTS and not any(problem.tests for problem in problems):
+    problems = Problem.objects.filter(benchmark=benchmark)
+    check_prompts(problems.filter(prompt=None, messages__isnull=True)[:1])
+    if wanted.scorer in NEEDS_TESTS and not _have_tests(problems):
         raise InvalidInput(f"none of its problems has tests, which {wanted.scorer} needs", field="scorer")
-    num_problems = min(wanted.limit or len(problems), len(problems))
+    num_all = problems.count()
+    num_problems = min(wanted.limit or num_all, num_all)
     if num_problems * wanted.samples > MAX_ANSWERS:
         raise InvalidInput(
             f"{num_problems * wanted.samples:,} answers; ask for at most {MAX_ANSWERS:,}", field="samples"
@@ -85,7 +87,7 @@ def start_run(benchmark: Benchmark, checkpoint: Checkpoint, wanted: Wanted, *, a
         scorer=wanted.scorer,
         sampling=_sampling(benchmark, wanted),
         num_repeats=wanted.samples,
-        num_problems=num_problems if num_problems < len(problems) else None,
+        num_problems=num_problems if num_problems < num_all else None,
         seed=wanted.seed,
         seconds_per_answer=wanted.seconds,
         asked_by=actor,
@@ -280,6 +282,10 @@ def _check(wanted: Wanted) -> None:
         raise InvalidInput(f"no scorer {wanted.scorer[:40]!r}; there are {', '.join(SCORERS)}", field="scorer")
     if wanted.stop is not None and (len(wanted.stop) > 4 or not all(wanted.stop)):
         raise InvalidInput("give at most 4 stop sequences, none of them empty", field="stop")
+
+
+def _have_tests(problems: "QuerySet[Problem]") -> bool:
+    return problems.filter(tests__isnull=False).exclude(tests={}).exclude(tests=[]).exists()
 
 
 def _sampling(benchmark: Benchmark, wanted: Wanted) -> dict[str, Any]:

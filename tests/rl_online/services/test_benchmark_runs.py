@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from evals.models import Benchmark, EvalRun, EvalState, Problem, Score
 from evals.scorers.scorer import ProblemSpec
@@ -344,11 +345,18 @@ def test_a_draft_and_problems_without_tests_are_not_run(project, held, benchmark
         add_problem(draft, ProblemSpec(id="t", prompt="2 + 2"))
         with pytest.raises(Conflict, match="still being collected"):
             start_run(draft, held, Wanted(), actor="ada")
+        Problem.objects.filter(benchmark=draft).update(tests={})
         draft.digest = "0" * 64
         draft.save()
         with pytest.raises(InvalidInput, match="none of its problems has tests"):
             start_run(draft, held, Wanted(), actor="ada")
-        assert start_run(draft, held, Wanted(scorer="executability"), actor="ada").state == "running"
+        with CaptureQueriesContext(connection) as said:
+            assert start_run(draft, held, Wanted(scorer="executability"), actor="ada").state == "running"
+        assert not [query for query in said if '"prompt", ' in query["sql"] and "LIMIT 1" not in query["sql"]]
+        bare = Benchmark.objects.create(name="bare", origin="harness", origin_name="bare")
+        Problem.objects.create(benchmark=bare, problem_id="t")
+        with pytest.raises(InvalidInput, match="problem t came in without its text"):
+            start_run(bare, held, Wanted(scorer="executability"), actor="ada")
 
 
 def test_a_limit_asks_the_same_part_of_the_problems_each_time(project, gateway, asked):
