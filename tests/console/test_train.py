@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from console.lists.gates import GATES
 from console.lists.updates import UPDATES
+from evals.models import Benchmark, EvalRun, Problem, Score
 from registry.models import AuditEvent, Checkpoint, Deployment, PriceCard
 from registry.tenancy import tenant
 from rl_online.models import DryRun, GateReport, LearningPlan, UpdateRun
@@ -268,6 +269,34 @@ class TestGates:
         with tenant(project.id):
             report = GateReport.objects.order_by("pk").first()
         assert "are not kept any more" in get(as_owner, "gate-problems", report=report.pk)
+
+    def test_only_the_answers_of_the_page_are_read_whole(self, as_owner, project, loop):
+        with tenant(project.id):
+            report = GateReport.objects.order_by("pk").first()
+            finding = report.evidence["findings"][0] | {"half": "all problems", "suite": "many@1"}
+            names = (str(report.checkpoint), finding["checkpoint"])
+            benchmark = Benchmark.objects.create(name="many")
+            problems = Problem.objects.bulk_create(
+                Problem(benchmark=benchmark, problem_id=f"p{n:03d}", prompt=f"task {n}") for n in range(53)
+            )
+            of = {"benchmark": benchmark, "scorer": "s", "state": "done"}
+            runs = [EvalRun.objects.create(checkpoint=name, **of) for name in names]
+            Score.objects.bulk_create(
+                Score(
+                    run=run, problem=problem, scorer="s", status="scored", output=f"answer {n} of {place}",
+                    value=float(n >= 51 if place else n < 51),
+                )
+                for place, run in enumerate(runs) for n, problem in enumerate(problems)
+            )  # fmt: skip
+            kept = dict(zip(names, (str(run.id) for run in runs), strict=True))
+            report.evidence |= {"findings": [finding], "suites": [{"benchmark": "many@1", "runs": kept}]}
+            report.save()
+        with CaptureQueriesContext(connection) as asked:
+            html = get(as_owner, "gate-problems", "?verdict=better&page=2", report=report.pk)
+        assert "answer 50 of 0" in html and "answer 50 of 1" in html and "answer 49" not in html
+        assert "better 51" in html and "worse 2" in html and "51 to 51 of 51" in html
+        texts = [one["sql"] for one in asked if '"output"' in one["sql"] or '"prompt"' in one["sql"]]
+        assert len(texts) == 2 and all('"id" IN (' in sql and sql.count(",") < 30 for sql in texts)
 
     def test_a_finding_that_is_not_there_is_not_found(self, as_owner, project, loop):
         with tenant(project.id):

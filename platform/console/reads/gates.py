@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.core.paginator import Page, Paginator
@@ -20,17 +20,20 @@ PAGE = 50
 SHOWN = ("better", "worse", "same", "unscored")
 
 
+class Answer(NamedTuple):
+    """Of a score: its key and value."""
+
+    score: int
+    value: float | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
-    """One problem answered by both sides of a finding."""
+    """One problem answered by both sides of a finding; without its texts, so that thousands can be counted."""
 
-    problem: Problem
-    new: Score | None  # of the candidate
-    old: Score | None
-
-    @property
-    def sides(self) -> tuple[tuple[str, Score | None], tuple[str, Score | None]]:
-        return ("candidate", self.new), ("baseline", self.old)
+    problem: int  # keys
+    new: Answer | None  # of the candidate
+    old: Answer | None
 
     @property
     def difference(self) -> float | None:
@@ -44,6 +47,21 @@ class Pair:
         if self.difference is None:
             return "unscored"
         return "better" if self.difference > 0 else "worse" if self.difference < 0 else "same"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownPair:
+    """A pair with its texts."""
+
+    problem: Problem
+    new: Score | None
+    old: Score | None
+    difference: float | None
+    verdict: str
+
+    @property
+    def sides(self) -> tuple[tuple[str, Score | None], tuple[str, Score | None]]:
+        return ("candidate", self.new), ("baseline", self.old)
 
 
 def find_report(number: int) -> GateReport:
@@ -117,7 +135,7 @@ def finding_of(report: GateReport, number: str) -> dict[str, Any]:
 
 
 def pairs(report: GateReport, finding: Mapping[str, Any]) -> list[Pair]:
-    """Every problem the finding was asked on, by id; a gate asks some hundreds at most."""
+    """Every problem the finding was asked on, by id."""
     suites = suites_behind(report)
     suite = next((one for one in suites if one.benchmark == finding.get("suite")), suites[0] if suites else None)
     runs = suite.runs if suite else {}
@@ -125,28 +143,43 @@ def pairs(report: GateReport, finding: Mapping[str, Any]) -> list[Pair]:
     asked = new or old
     if asked is None:
         return []
-    rows = Problem.objects.filter(benchmark=asked.benchmark_id).order_by("problem_id")
-    problems = [row for row in rows if belongs(row.slices, finding["half"])]
-    answers: dict[tuple[UUID, int], Score] = {
-        (row.run_id, row.problem_id): row
-        for run in (new, old)
-        if run
-        for row in Score.objects.filter(run=run, scorer=run.scorer, repeat=0)
-        if row.run_id and row.problem_id
-    }
+    rows = Problem.objects.filter(benchmark=asked.benchmark_id).order_by("problem_id").values_list("pk", "slices")
+    new_answers, old_answers = _answers(new), _answers(old)
     return [
-        Pair(
-            problem=problem,
-            new=answers.get((new.id, problem.pk)) if new else None,
-            old=answers.get((old.id, problem.pk)) if old else None,
-        )
-        for problem in problems
+        Pair(problem=key, new=new_answers.get(key), old=old_answers.get(key))
+        for key, slices in rows
+        if belongs(slices, finding["half"])
     ]
 
 
+def _answers(run: EvalRun | None) -> dict[int, Answer]:
+    """By the key of the problem."""
+    if run is None:
+        return {}
+    rows = Score.objects.filter(run=run, scorer=run.scorer, repeat=0, problem__isnull=False)
+    return {problem: Answer(key, value) for problem, key, value in rows.values_list("problem_id", "pk", "value")}
+
+
 def page_of_pairs(found: list[Pair], verdict: str | None, number: str | None) -> Page:
+    """One page of ShownPairs."""
     chosen = [pair for pair in found if verdict in (None, "", pair.verdict)]
-    return Paginator(chosen, PAGE).get_page(number)
+    page = Paginator(chosen, PAGE).get_page(number)
+    on_page = list(page.object_list)
+    problems = Problem.objects.defer("tests", "reference").in_bulk([pair.problem for pair in on_page])
+    answers = [answer.score for pair in on_page for answer in (pair.new, pair.old) if answer]
+    scores = Score.objects.defer("raw", "parts").in_bulk(answers)
+    page.object_list = [
+        ShownPair(
+            problem=problems[pair.problem],
+            new=scores.get(pair.new.score) if pair.new else None,
+            old=scores.get(pair.old.score) if pair.old else None,
+            difference=pair.difference,
+            verdict=pair.verdict,
+        )
+        for pair in on_page
+        if pair.problem in problems
+    ]
+    return page
 
 
 def judged_pairs(report: GateReport) -> list[Comparison]:
