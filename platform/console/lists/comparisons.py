@@ -9,10 +9,9 @@ from django.db.models import Q, QuerySet
 
 from console.facets import Counted, Facet, count_facets
 from console.listing import Asked, Column, ExportOf, Found, ListKind, keyset_page
+from console.lists.benchmark_fields import benchmark_field, made_field
 from console.query import Field, Fields, Kind, Term
 from evals.models import Comparison, VerdictKind
-from evals.refs import benchmark_ref
-from registry.errors import InvalidInput
 
 
 def _side(term: Term) -> Q:
@@ -35,27 +34,6 @@ def _set(term: Term) -> Q:
         return Q(pk__in=[])  # no file has such an id
 
 
-def _on(term: Term) -> Q:
-    """By name, or by name@version."""
-    if term.is_presence:
-        return Q(problem__isnull=False)
-    found = Q(problem__benchmark__name__in=term.values)
-    for value in term.values:
-        try:
-            ref = benchmark_ref(value)
-        except InvalidInput:
-            continue
-        found |= Q(problem__benchmark__name=ref.name, problem__benchmark__version=ref.version)
-    return found
-
-
-def _made(term: Term) -> Q:
-    found = Q()
-    for value in term.values:
-        found |= Q(set__isnull=value == "here")
-    return found
-
-
 FIELDS = Fields(
     Field("side", build=_side, help="left or right; said twice it names both"),
     Field("left"),
@@ -65,9 +43,9 @@ FIELDS = Fields(
     Field("judge", column="judge__name", help="a judge of this project"),
     Field("judge_version", column="judge_id", kind=Kind.NUMBER, help="the number in its page's address"),
     Field("rater", help="the judge or person as an imported file names them"),
-    Field("made", choices=("here", "elsewhere"), build=_made, help="compared here, or brought in"),
+    made_field("set", help="compared here, or brought in"),
     Field("file", build=_set, help="the id of an imported file"),
-    Field("benchmark", build=_on, help="name, or name@version"),
+    benchmark_field("problem__benchmark"),
     Field("problem", column="problem__problem_id"),
 )
 COLUMNS = (

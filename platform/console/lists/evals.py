@@ -8,44 +8,19 @@ from django.db.models import Q, QuerySet
 
 from console.facets import Counted, Facet, count_facets
 from console.listing import Asked, Column, ExportOf, Found, ListKind, keyset_page
-from console.query import Field, Fields, Term
+from console.lists.benchmark_fields import benchmark_field, made_field
+from console.query import Field, Fields
 from console.reads.evals import light_runs, with_means
 from evals.models import EvalRun, EvalState
-from evals.refs import benchmark_ref
-from registry.errors import InvalidInput
-
-
-def _on(term: Term) -> Q:
-    """By name, or by name@version."""
-    if term.is_presence:
-        return Q(benchmark__isnull=False)
-    found = Q(benchmark__name__in=term.values)
-    for prefix in term.prefixes:
-        found |= Q(benchmark__name__startswith=prefix)
-    for value in term.values:
-        try:
-            ref = benchmark_ref(value)
-        except InvalidInput:
-            continue
-        found |= Q(benchmark__name=ref.name, benchmark__version=ref.version)
-    return found
-
-
-def _made(term: Term) -> Q:
-    found = Q()
-    for value in term.values:
-        found |= Q(source_key__isnull=value == "here")
-    return found
-
 
 FIELDS = Fields(
-    Field("benchmark", build=_on, help="name, or name@version"),
+    benchmark_field("benchmark"),
     Field("model", help="an external model's name"),
     Field("checkpoint", help="policy@version"),
     Field("scorer", help="the one that stands for the run"),
     Field("state", choices=tuple(EvalState.values), help="of the run, or of its import"),
     Field("format", help="of the file it came from"),
-    Field("made", choices=("here", "elsewhere"), build=_made, help="measured here, or brought in"),
+    made_field("source_key", help="measured here, or brought in"),
     Field("writer_id", column="writer_run_id", help="the id its writer gave it"),
     search=lambda text: Q(model__icontains=text) | Q(checkpoint__icontains=text) | Q(benchmark__name__icontains=text),
 )
