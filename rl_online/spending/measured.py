@@ -44,9 +44,15 @@ CROSS JOIN LATERAL (
 """
 
 
-def _covering(at: str) -> str:
+def _priced(model: str, at: str) -> str:
+    """Joins the card that was valid in the hour of `at`, and what of it covers the request."""
+    hour = f"date_trunc('hour', {at}, 'UTC')"
     prompt = "told.input + coalesce(told.cache_read, 0) + coalesce(told.cache_write, 0)"
-    return variant(prompt=f"({prompt})", at=at, processing="told.processing")
+    return f"""
+        LEFT JOIN cards ON cards.model = {model} AND {hour} >= cards.valid_from
+          AND (cards.valid_to IS NULL OR {hour} < cards.valid_to)
+        {variant(prompt=f"({prompt})", at=at, processing="told.processing")}
+    """
 
 
 def answers_of_models(rates: Mapping[int, Rates], since: datetime, until: datetime) -> list[Entry]:
@@ -56,9 +62,7 @@ def answers_of_models(rates: Mapping[int, Rates], since: datetime, until: dateti
         WITH {CARDS}
         SELECT run.model, cards.id AS card, covering.variant, {_COUNTED}
         FROM evals_evalrun run JOIN evals_score of ON of.run_id = run.id {_TOLD}
-        LEFT JOIN cards ON cards.model = run.model AND date_trunc('hour', run.started_at, 'UTC') >= cards.valid_from
-          AND (cards.valid_to IS NULL OR date_trunc('hour', run.started_at, 'UTC') < cards.valid_to)
-        {_covering("run.started_at")}
+        {_priced("run.model", "run.started_at")}
         WHERE run.project_id = %(project)s AND run.started_at >= %(since)s AND run.started_at < %(until)s
           AND run.model IS NOT NULL AND of.status <> 'error' AND run.source_key IS NULL
         GROUP BY run.model, cards.id, covering.variant
@@ -77,9 +81,7 @@ def judgements_of_models(
         WITH {CARDS}
         SELECT judge.model, cards.id AS card, covering.variant, {_COUNTED}
         FROM evals_judgecall of JOIN evals_judgeversion judge ON judge.id = of.judge_id {_TOLD}
-        LEFT JOIN cards ON cards.model = judge.model AND date_trunc('hour', of.created_at, 'UTC') >= cards.valid_from
-          AND (cards.valid_to IS NULL OR date_trunc('hour', of.created_at, 'UTC') < cards.valid_to)
-        {_covering("of.created_at")}
+        {_priced("judge.model", "of.created_at")}
         WHERE of.project_id = %(project)s AND of.created_at >= %(since)s AND of.created_at < %(until)s
           AND of.verdict <> 'error' AND NOT of.is_cached
         GROUP BY judge.model, cards.id, covering.variant
