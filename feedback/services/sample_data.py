@@ -95,11 +95,11 @@ def remove(project_id: UUID, *, actor: str) -> int:
 
 
 def items(now: datetime) -> Iterator[Item]:
-    """The history up to `now`, the same for everybody but for its dates."""
-    chance = random.Random(SEED)
+    """The history up to `now`, the same for everybody and at any hour but for its dates."""
+    chance, calendar = random.Random(SEED), random.Random(SEED + 1)
     number = 0
     while number < NUM_TURNS:
-        started = _office_hours(now, chance)
+        started = _office_hours(now, calendar)
         user, model = f"user-{chance.randrange(USERS) + 1}", chance.choice(list(ACCEPTS))
         session = f"{MARK}session-{number}"
         for index in range(min(chance.choice((1, 1, 2, 3, 4)), NUM_TURNS - number)):
