@@ -17,7 +17,6 @@ from safetensors import SafetensorError
 from rl_online.rewards.durable import clear_drafts, new_folder
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.state import verify_state, write_state_manifest
-from rl_online.training.trainer import Trainer
 from rl_online.weights.errors import CorruptCheckpoint
 
 HISTORY = "history.json"
@@ -39,6 +38,16 @@ class Keeper(Protocol):
         """Called after each step, and once more when the update is told to stop."""
 
 
+class Resumable(Protocol):
+    """What an update changes as it goes: a trainer, or several."""
+
+    def save_snapshot(self, folder: Path) -> None:
+        """Write all that is needed to go on in the middle of an update into the empty `folder`, to the bit."""
+
+    def load_snapshot(self, folder: Path) -> None:
+        """Go on from what `save_snapshot` wrote."""
+
+
 class KeepsNothing:
     def restore(self) -> History:
         return []
@@ -53,7 +62,7 @@ class Snapshots:
     def __init__(
         self,
         folder: Path,
-        trainer: Trainer,
+        trainer: Resumable,
         config: UpdateConfig,
         *,
         parent_digest: str,

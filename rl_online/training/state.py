@@ -42,9 +42,9 @@ def read_state(folder: Path) -> TrainerState:
 def write_state_manifest(folder: Path, *, tree_digest: str, facts: dict[str, Any]) -> None:
     """Bind the files now in `folder` to the weights they belong to."""
     files = {
-        path.name: {"size": path.stat().st_size, "xxh3_128": _hash(path)}
-        for path in sorted(folder.iterdir())
-        if path.name != MANIFEST
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "xxh3_128": _hash(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path != folder / MANIFEST
     }
     values = {"format": FORMAT, "tree_digest": tree_digest, "files": files, **facts}
     (folder / MANIFEST).write_bytes(seal_json(values))
