@@ -14,12 +14,14 @@ BASE_KL_ESTIMATORS = ("k2", "ratio_k3")  # never bare k1 or k3: their gradients 
 SCHEDULES = ("constant", "cosine")
 ADVANTAGES = ("baseline", "grpo", "dr_grpo", "rloo", "reinforce_plus_plus")
 LOSS_NORMS = ("tokens", "sequences", "constant")
-PREF_LOSSES = ("kto", "dpo", "ipo", "cdpo")
+SINGLE_LOSSES = ("kto", "apo_zero")  # preference losses that take answers one by one
+PREF_LOSSES = (*SINGLE_LOSSES, "dpo", "ipo", "cdpo", "robust_dpo")
 # Of each loss on rewards, the corrections for data of an older policy that it can carry, the first is customary.
 # reinforce takes its ratio to the sampler and decoupled weighs by it: a second weight would count the mismatch twice.
 CORRECTIONS = {
     "reinforce": ("dppo", "opsm", "none"),
     "ppo_clip": ("tis", "icepop", "opsm", "none"),
+    "dapo": ("tis", "icepop", "opsm", "none"),
     "cispo": ("tis", "icepop", "opsm", "none"),
     "gspo": ("opsm", "none"),
     "rloo": ("opsm", "none"),
@@ -27,10 +29,11 @@ CORRECTIONS = {
     "dro": ("none",),
 }
 # What has no bound on how far a stale sample may push. decoupled weighs by the ratio, dro is a regression for any age.
-NEEDS_CORRECTION = ("reinforce", "ppo_clip", "cispo", "gspo", "rloo")
+NEEDS_CORRECTION = ("reinforce", "ppo_clip", "dapo", "cispo", "gspo", "rloo")
 
 ABOVE_0 = ("learning_rate", "adam_epsilon", "grad_clip", "minibatch_size", "epochs", "micro_batch_tokens",
            "dpo_beta", "tis_cap", "ratio_cap")  # fmt: skip
+SEQUENCE_MASKS = ("none", "mean_ratio", "root_length")
 SEQUENCE_LOSSES = ("gspo", "rloo")  # one ratio for each answer, divided by the number of answers
 
 
@@ -69,12 +72,12 @@ class UpdateConfig:
     min_ess: float = 0.3  # a minibatch whose effective sample share is lower is skipped and counted
     heldout_samples: int = 16  # set aside at sealing and only measured; never more than one turn in twenty
 
-    policy_loss: str = _later("reinforce")  # reinforce, ppo_clip, cispo, gspo, rloo, decoupled or dro
+    policy_loss: str = _later("reinforce")  # reinforce, ppo_clip, dapo, cispo, gspo, rloo, decoupled or dro
     correction: str = _later("dppo")  # for data of an older policy: none, dppo, tis, icepop or opsm
     advantage: str = _later("baseline")  # baseline (as sealed), or by group: grpo, dr_grpo, rloo, reinforce_plus_plus
     loss_norm: str = _later("tokens")  # rl is divided by: tokens, sequences (mean of means), or constant
-    max_response_tokens: int = _later(0)  # constant: the length by which each sample counts
-    clip_low: float = _later(0.2)  # ppo_clip, decoupled, rloo: how far the ratio may fall below 1
+    max_response_tokens: int = _later(0)  # the longest answer allowed: by it each counts where loss_norm is constant
+    clip_low: float = _later(0.2)  # ppo_clip, dapo, decoupled, rloo: how far the ratio may fall below 1
     clip_high: float = _later(0.28)  # and how far it may rise above 1
     gspo_clip_low: float = _later(3e-4)  # the same for gspo, whose ratio is a mean over the answer
     gspo_clip_high: float = _later(4e-4)
@@ -85,12 +88,18 @@ class UpdateConfig:
     icepop_high: float = _later(5.0)
     opsm_delta: float = _later(1e-4)  # opsm: drop a bad sample once its mean b - l is above this
     dro_beta: float = _later(0.05)
+    # Whole answers that engine and trainer see too differently are dropped: none, mean_ratio or root_length.
+    sequence_mask: str = _later("none")
+    sequence_ratio_low: float = _later(0.5)  # mean_ratio: an answer whose exp(mean of o - b) lies outside is dropped
+    sequence_ratio_high: float = _later(2.0)
+    max_per_root_token: float = _later(0.5)  # root_length: drop where |sum of o - b| exceeds it times root of length
+    overlong_buffer: int = _later(0)  # tokens before max_response_tokens over which a reward falls by 1; 0 off
     kl_on_dead_groups: bool = _later(False)  # whether a group of equal rewards is still pulled to the base
     max_kl: float = _later(2.0)  # a step further from its sampler, nats per token, is skipped and counted; 0 never
 
-    pref_loss: str = _later("kto")  # kto takes single answers; dpo, ipo and cdpo take pairs
+    pref_loss: str = _later("kto")  # kto and apo_zero take single answers; dpo, ipo, cdpo and robust_dpo take pairs
     dpo_beta: float = _later(0.1)
-    label_smoothing: float = _later(0.0)  # cdpo: share of pairs taken to be the wrong way round
+    label_smoothing: float = _later(0.0)  # cdpo, robust_dpo: share of pairs taken to be the wrong way round
 
     schedule: str = _later("constant")  # constant or cosine: of the learning rate over this update's steps
     warmup_steps: int = _later(0)  # steps over which the learning rate rises
@@ -128,25 +137,44 @@ class UpdateConfig:
             raise ValueError(f"loss_norm is {self.loss_norm!r}, but {self.policy_loss} has one term for each answer")
         if self.loss_norm == "constant" and not self.max_response_tokens:
             raise ValueError("max_response_tokens is 0; loss_norm constant needs the longest completion allowed")
+        if self.overlong_buffer and self.overlong_buffer >= self.max_response_tokens:
+            raise ValueError(
+                f"overlong_buffer is {self.overlong_buffer}; it must be below max_response_tokens "
+                f"{self.max_response_tokens}, the longest answer allowed"
+            )
+        if self.sequence_mask != "none" and self.policy_loss == "dro":
+            raise ValueError(f"sequence_mask is {self.sequence_mask!r}, but dro takes answers of any age; choose none")
+        if self.sequence_ratio_low >= self.sequence_ratio_high:
+            raise ValueError(
+                f"sequence_ratio_low is {self.sequence_ratio_low}; it must be below sequence_ratio_high "
+                f"{self.sequence_ratio_high}"
+            )
         if 0 < self.dual_clip <= 1:
             raise ValueError(f"dual_clip is {self.dual_clip}; it must be above 1, or 0 for none")
         if self.icepop_low >= self.icepop_high:
             raise ValueError(f"icepop_low is {self.icepop_low}; it must be below icepop_high {self.icepop_high}")
         if self.kl_on_dead_groups and not self.base_kl:
             raise ValueError("kl_on_dead_groups is on, but base_kl is 0: there is no KL to the base")
-        if self.label_smoothing and self.pref_loss != "cdpo":
-            raise ValueError(f"label_smoothing is {self.label_smoothing}, which only cdpo uses, not {self.pref_loss}")
+        if self.label_smoothing and self.pref_loss not in ("cdpo", "robust_dpo"):
+            raise ValueError(
+                f"label_smoothing is {self.label_smoothing}, which only cdpo and robust_dpo use, not {self.pref_loss}"
+            )
         if self.label_smoothing >= 0.5:
             raise ValueError(
                 f"label_smoothing is {self.label_smoothing}; at .5 a pair says nothing, so it must be below"
             )
-        if self.pref_loss != "kto" and not self.kto_weight:
+        if self.takes_pairs and not self.kto_weight:
             raise ValueError(f"kto_weight is 0, so pref_loss {self.pref_loss} would take no pair")
 
     @property
     def needs_proximal(self) -> bool:
-        """Whether the ratio is to the trainer's own log-probabilities before the first step, not to the sampler's."""
-        return self.policy_loss != "reinforce"
+        """Whether a ratio or a mask compares with the trainer's own log-probabilities before the first step."""
+        return self.policy_loss != "reinforce" or self.sequence_mask != "none"
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether the preference loss compares two answers, and leaves single ones out."""
+        return self.pref_loss not in SINGLE_LOSSES
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -187,6 +215,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "correction": tuple(dict.fromkeys(name for names in CORRECTIONS.values() for name in names)),
     "advantage": ADVANTAGES,
     "loss_norm": LOSS_NORMS,
+    "sequence_mask": SEQUENCE_MASKS,
     "pref_loss": PREF_LOSSES,
     "schedule": SCHEDULES,
 }

@@ -1,7 +1,8 @@
 """What each sample of a batch is credited with, before any trainer sees it.
 
 `baseline` leaves what was sealed: reward minus the running mean of its slice. The others compare the answers to one
-prompt, which carry the same `group`. Here alone the name of such a method matters.
+prompt, which carry the same `group`. Here alone the name of such a method matters. Before either, an answer that runs
+into the length limit may lose reward.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from rl_online.algorithms.dapo import overlong_penalty
 from rl_online.algorithms.dr_grpo import dr_grpo_advantage
 from rl_online.algorithms.groups import is_alive
 from rl_online.algorithms.grpo import grpo_advantage
@@ -32,6 +34,7 @@ def assign_credit(samples: Sequence[TrainingSample], config: UpdateConfig) -> Cr
     A correction is in no group and keeps what was sealed.
     """
     places = [place for place, one in enumerate(samples) if Stream.RL in one.weights and not one.is_correction]
+    samples = _less_overlong(samples, places, config)
     if config.advantage == "baseline" or not places:
         return Credited(samples=list(samples), num_dead=0)
     members = [samples[place] for place in places]
@@ -39,12 +42,32 @@ def assign_credit(samples: Sequence[TrainingSample], config: UpdateConfig) -> Cr
     reward_S = torch.tensor([one.reward for one in members], dtype=torch.float64)
     alive = is_alive(reward_S, group_S).tolist()
     credited = dict(zip(places, _advantages(members, reward_S, group_S, config), strict=True))
-    dead = {place for place, is_live in zip(places, alive, strict=True) if not is_live}
+    dead = {place for place, is_live in zip(places, alive, strict=True) if not (is_live or config.distills_sampled)}
     found = [
         _without_rl(one, config) if place in dead else replace(one, advantage=credited.get(place, one.advantage))
         for place, one in enumerate(samples)
     ]
-    return Credited(samples=[one for one in found if one.weights], num_dead=len(dead))
+    return Credited(samples=[one for one in found if one.weights or one.teaching], num_dead=len(dead))
+
+
+def _less_overlong(
+    samples: Sequence[TrainingSample], places: Sequence[int], config: UpdateConfig
+) -> Sequence[TrainingSample]:
+    """The answers at `places` with DAPO's length penalty in their reward and credit, where the config has a buffer."""
+    if not config.overlong_buffer:
+        return samples
+    lengths_S = torch.tensor([len(samples[place].positions) for place in places], dtype=torch.float64)
+    penalty_S = overlong_penalty(lengths_S, max_length=config.max_response_tokens, buffer=config.overlong_buffer)
+    found = list(samples)
+    for place, penalty in zip(places, penalty_S.tolist(), strict=True):
+        one = samples[place]
+        credit = one.advantage
+        found[place] = replace(
+            one,
+            reward=one.reward + penalty,
+            advantage=[value + penalty for value in credit] if isinstance(credit, list) else credit + penalty,
+        )
+    return found
 
 
 def _advantages(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rl_online.algorithms import base_kl, cross_entropy, dpo, ipo, kto, policy_gradient
 from rl_online.algorithms.dr_grpo import constant_denominator
+from rl_online.algorithms.reduction import weighted_mean
 from rl_online.rewards.update_config import SEQUENCE_LOSSES, UpdateConfig
 from rl_online.training.policy_losses import RewardedTokens, is_pushed, normalised, policy_loss
 from rl_online.training.samples import Stream, TrainingSample, Weight
@@ -27,6 +28,7 @@ class Objective:
 
     config: UpdateConfig
     counts: Mapping[Stream, float]  # denominators over the whole step; a stream nobody feeds has 0
+    num_taught: float = 0.0  # and that of the other reference of ref_kl: tokens with a teacher
     kto_reference_point: float = 0.0
 
     @classmethod
@@ -37,12 +39,17 @@ class Objective:
         counts = {
             stream: _count(stream, [one for one in samples if stream in one.weights], config) for stream in Stream
         }
-        return cls(config=config, counts=counts, kto_reference_point=kto_reference_point)
+        num_taught = sum(len(one.positions) for one in samples if one.teaching is not None)
+        return cls(config=config, counts=counts, num_taught=num_taught, kto_reference_point=kto_reference_point)
 
-    def terms(self, logp_K: Tensor, samples: Sequence[TrainingSample]) -> dict[str, Tensor]:
-        """The weighted loss terms of a micro-batch. `logp_K` holds the samples' trained tokens one after the other.
+    def terms(
+        self, logp_K: Tensor, samples: Sequence[TrainingSample], divergence_K: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The weighted loss terms of a micro-batch. `logp_K` holds the samples' trained tokens one after the other,
+        `divergence_K` those of its taught samples alone; without it what a teacher says is no part of the loss.
 
-        Named by stream; reinforce's pull to the sampler stands beside its `rl` as `pull`.
+        Named by stream; reinforce's pull to the sampler stands beside its `rl` as `pull`, and of ref_kl the teacher
+        beside the base as `distill`.
         """
         parts = list(zip(samples, logp_K.split([len(sample.positions) for sample in samples]), strict=True))
         makers = {Stream.RL: self._rl, Stream.REF_KL: self._ref_kl, Stream.PREF: self._pref, Stream.CE: self._ce}
@@ -50,6 +57,9 @@ class Objective:
         for stream, make in makers.items():
             if members := [(sample, part) for sample, part in parts if stream in sample.weights]:
                 terms |= make(members)
+        taught = [sample for sample in samples if sample.teaching is not None]
+        if taught and divergence_K is not None:
+            terms |= self._distill(taught, divergence_K)
         return terms
 
     def pushes(self, logp_K: Tensor, samples: Sequence[TrainingSample]) -> Tensor:
@@ -78,6 +88,12 @@ class Objective:
             kl = base_kl.kl_policy_to_base_ratio_k3(logp_K, behaviour_K, base_K, weight_K, denominator=denominator)
         return {Stream.REF_KL: config.base_kl * kl}
 
+    def _distill(self, taught: Sequence[TrainingSample], divergence_K: Tensor) -> dict[str, Tensor]:
+        weights = [(sample, sample.teaching.weight) for sample in taught if sample.teaching is not None]
+        weight_K = _per_token(weights, divergence_K)
+        mean = weighted_mean(divergence_K, weight_K, denominator=self.num_taught)
+        return {"distill": self.config.distill_weight * mean}
+
     def _pref(self, members: Members) -> dict[str, Tensor]:
         """Single answers by KTO, pairs by the loss of the config; each single and each pair counts once."""
         singles = [(sample, part) for sample, part in members if sample.pair is None]
@@ -91,15 +107,14 @@ class Objective:
     def _kto(self, members: Members) -> Tensor:
         config = self.config
         gain_S = _gains(members)
+        is_good_S = torch.tensor([_scalar(sample.advantage) > 0 for sample, _ in members], device=gain_S.device)
+        weight_S = _per_sample([sample.weights[Stream.PREF] for sample, _ in members], gain_S)
+        knobs = {"beta": config.kto_beta, "desirable": config.kto_desirable, "undesirable": config.kto_undesirable}
+        denominator = self.counts[Stream.PREF]
+        if config.pref_loss == "apo_zero":
+            return kto.apo_zero_unpaired(gain_S, is_good_S, weight_S, denominator=denominator, **knobs)
         return kto.kto(
-            gain_S,
-            torch.tensor([_scalar(sample.advantage) > 0 for sample, _ in members], device=gain_S.device),
-            _per_sample([sample.weights[Stream.PREF] for sample, _ in members], gain_S),
-            reference_point=self.kto_reference_point,
-            beta=config.kto_beta,
-            desirable=config.kto_desirable,
-            undesirable=config.kto_undesirable,
-            denominator=self.counts[Stream.PREF],
+            gain_S, is_good_S, weight_S, reference_point=self.kto_reference_point, denominator=denominator, **knobs
         )
 
     def _pairs(self, chosen: Members, rejected: Members) -> Tensor:
@@ -116,7 +131,8 @@ class Objective:
                 denominator=denominator,
                 beta=config.dpo_beta,
             )
-        return dpo.dpo(
+        loss = dpo.robust_dpo if config.pref_loss == "robust_dpo" else dpo.dpo
+        return loss(
             chosen_P,
             rejected_P,
             weight_P,

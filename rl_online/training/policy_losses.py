@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rl_online.algorithms import cispo, dro, gspo, off_policy, policy_gradient, ppo, rloo, sequence_ratio
+from rl_online.algorithms import cispo, dapo, dro, gspo, off_policy, policy_gradient, ppo, rloo, sequence_ratio
 from rl_online.algorithms.reduction import log_ratio, sample_means, sequence_mean_weights, to_tokens
 from rl_online.rewards.update_config import SEQUENCE_LOSSES, UpdateConfig
 
@@ -58,6 +58,17 @@ def policy_loss(config: UpdateConfig, rl: RewardedTokens, *, denominator: float)
         return cispo.cispo(
             rl.logp_K, rl.old_K, rl.advantage_K, weight_K, keep_K, denominator=denominator, ratio_high=config.ratio_cap
         )
+    if config.policy_loss == "dapo":
+        return dapo.dapo(
+            rl.logp_K,
+            rl.old_K,
+            rl.advantage_K,
+            weight_K,
+            keep_K,
+            denominator=denominator,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+        )
     return ppo.clipped_surrogate(
         rl.logp_K,
         rl.old_K,
@@ -72,12 +83,13 @@ def policy_loss(config: UpdateConfig, rl: RewardedTokens, *, denominator: float)
 
 
 def kept_tokens(config: UpdateConfig, rl: RewardedTokens) -> Tensor:
-    """False for tokens rejected as off-policy: they leave the sum and stay in the count."""
+    """False for tokens rejected as off-policy, alone or with their answer: they leave the sum, stay in the count."""
+    keep_K = torch.ones_like(rl.logp_K, dtype=torch.bool)
     if config.correction == "dppo":
-        return policy_gradient.dppo_keep(
+        keep_K = policy_gradient.dppo_keep(
             rl.logp_K, rl.behaviour_K, rl.advantage_K, high=config.mask_high, low=config.mask_low
         )
-    if config.correction == "opsm":
+    elif config.correction == "opsm":
         keep_S = sequence_ratio.opsm_keep(
             rl.logp_K,
             rl.behaviour_K,
@@ -85,8 +97,21 @@ def kept_tokens(config: UpdateConfig, rl: RewardedTokens) -> Tensor:
             rl.lengths_S,
             threshold=config.opsm_delta,
         )
-        return to_tokens(keep_S, rl.lengths_S)
-    return torch.ones_like(rl.logp_K, dtype=torch.bool)
+        keep_K = to_tokens(keep_S, rl.lengths_S)
+    if config.sequence_mask == "none":
+        return keep_K
+    return keep_K & to_tokens(_kept_answers(config, rl), rl.lengths_S)
+
+
+def _kept_answers(config: UpdateConfig, rl: RewardedTokens) -> Tensor:
+    """By `config.sequence_mask`: False for an answer whose sampler was too far from the trainer before its steps."""
+    if config.sequence_mask == "mean_ratio":
+        return sequence_ratio.mean_ratio_keep(
+            rl.old_K, rl.behaviour_K, rl.lengths_S, low=config.sequence_ratio_low, high=config.sequence_ratio_high
+        )
+    return sequence_ratio.sum_ratio_keep(
+        rl.old_K, rl.behaviour_K, rl.lengths_S, max_per_root_token=config.max_per_root_token
+    )
 
 
 def correction_weight(config: UpdateConfig, rl: RewardedTokens) -> Tensor:
@@ -101,12 +126,13 @@ def correction_weight(config: UpdateConfig, rl: RewardedTokens) -> Tensor:
 def is_pushed(config: UpdateConfig, rl: RewardedTokens) -> Tensor:
     """True for tokens whose gradient is not cut, be it by a mask, a weight of 0 or the clip; carries no gradient."""
     keep_K = kept_tokens(config, rl)
-    if config.policy_loss not in ("ppo_clip", "decoupled"):
+    if config.policy_loss not in ("ppo_clip", "dapo", "decoupled"):
         return keep_K & (correction_weight(config, rl) > 0) if config.correction == "icepop" else keep_K
     ratio_K = log_ratio(rl.logp_K, rl.old_K, keep_K).exp()
     is_high = (rl.advantage_K > 0) & (ratio_K > 1 + config.clip_high)
     is_low = (rl.advantage_K < 0) & (ratio_K < 1 - config.clip_low)
-    is_capped = (rl.advantage_K < 0) & (ratio_K > (config.dual_clip or torch.inf))
+    dual_clip = 0.0 if config.policy_loss == "dapo" else config.dual_clip
+    is_capped = (rl.advantage_K < 0) & (ratio_K > (dual_clip or torch.inf))
     return keep_K & (correction_weight(config, rl) > 0) & ~(is_high | is_low | is_capped)
 
 

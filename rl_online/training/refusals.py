@@ -5,6 +5,7 @@ Settings that contradict each other are refused by `UpdateConfig` itself. Torch-
 
 from collections.abc import Sequence
 
+from rl_online.policy.vocabulary import Vocabulary
 from rl_online.rewards.batch import Batch
 from rl_online.rewards.update_config import NEEDS_CORRECTION, SEQUENCE_LOSSES, UpdateConfig
 from rl_online.training.errors import ContradictoryUpdate
@@ -27,8 +28,45 @@ def refuse_contradictions(batch: Batch, samples: Sequence[TrainingSample], confi
     if config.advantage != "baseline":
         _refuse_for_groups(batch, in_rl, config)
     pairs = sum(one.pair is not None for one in samples)
-    if config.pref_loss != "kto" and not pairs:
+    if config.takes_pairs and not pairs:
         raise ContradictoryUpdate(f"pref_loss {config.pref_loss} takes pairs, and no two answers of this batch are one")
+
+
+def refuse_teacher(samples: Sequence[TrainingSample], config: UpdateConfig, *, has_teacher: bool) -> None:
+    """Raise ContradictoryUpdate where the config asks for a teacher that is not there, or one is there unasked.
+
+    `has_teacher`: its network is in a folder.
+    """
+    if not config.distill_weight:
+        if has_teacher:
+            raise ContradictoryUpdate("a teacher is named and distill_weight is 0; give it a weight, or name none")
+        return
+    estimator = config.distill_estimator
+    if estimator == "top_k" and has_teacher:
+        raise ContradictoryUpdate("the teacher's folder gives all its logits; choose distill_estimator logits")
+    if estimator == "sampled" and (has_teacher or any(one.teacher is not None for one in samples)):
+        return
+    if any(one.teaching is not None for one in samples):
+        return
+    missing = {
+        "logits": "the update names no teacher, and no answer of the batch has a hint",
+        "top_k": "no answer of the batch has what a teacher holds likely",
+        "sampled": "the update names no teacher, and no answer of the batch has a teacher's log-probabilities",
+    }
+    raise ContradictoryUpdate(f"distill_weight is {config.distill_weight:g}, but {missing[estimator]}")
+
+
+def refuse_vocabulary(teacher: Vocabulary, policy: Vocabulary) -> None:
+    """Raise ContradictoryUpdate where the two do not mean the same by a token id: no logit of one fits the other's."""
+    if teacher.digest != policy.digest:
+        raise ContradictoryUpdate(
+            f"the teacher splits text into other tokens (vocabulary {teacher.digest[:12]}, the policy's "
+            f"{policy.digest[:12]}); of such a teacher only text can be learnt"
+        )
+    if teacher.num_logits != policy.num_logits:
+        raise ContradictoryUpdate(
+            f"the teacher has {teacher.num_logits} logits and the policy {policy.num_logits}; only their texts compare"
+        )
 
 
 def _refuse_for_groups(batch: Batch, in_rl: Sequence[TrainingSample], config: UpdateConfig) -> None:

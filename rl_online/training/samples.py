@@ -71,7 +71,7 @@ def select_samples(batch: Batch, config: UpdateConfig, lineage: Sequence[int]) -
     that lacks an answer is left out whole: what the others earn would rest on which one is missing.
     """
     broken: set[str] = set() if config.advantage == "baseline" else _broken_groups(batch, config, lineage)
-    takes_pairs = config.pref_loss != "kto"
+    takes_pairs = config.takes_pairs
     preferred = {sample.pair for sample in batch.samples if _is_worse(sample)} if takes_pairs else set()
     samples: list[TrainingSample] = []
     dropped: Counter[str] = Counter()

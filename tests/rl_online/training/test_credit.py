@@ -40,6 +40,37 @@ def test_a_group_of_equal_rewards_is_left_out_and_counted():
     assert ([one.group for one in credited.samples], credited.num_dead) == (["a", "a"], 2)
 
 
+OVERLONG = {"max_response_tokens": 20, "overlong_buffer": 4}
+
+
+def long_answer(length, *, reward=0.75, advantage=0.5, group="g", **fields):
+    return TrainingSample(
+        token_ids=list(range(length + 1)), positions=list(range(1, length + 1)), weights={Stream.RL: 1.0},
+        reward=reward, advantage=advantage, group=group, **fields,
+    )  # fmt: skip
+
+
+def test_an_answer_that_runs_into_the_limit_loses_reward_and_credit():
+    # nothing up to 20 - 4 = 16 tokens, then a quarter for each, one at 20 and beyond
+    samples = [long_answer(length) for length in (16, 18, 20, 23)]
+    credited = assign_credit(samples, UpdateConfig(**OVERLONG)).samples
+    assert [one.reward for one in credited] == [0.75, 0.25, -0.25, -0.25]
+    assert [one.advantage for one in credited] == [0.5, 0.0, -0.5, -0.5]
+
+
+def test_a_group_compares_rewards_that_know_the_length_limit():
+    # equal rewards of 1 become 1 and 0, so the group is alive and the shorter answer is the better one
+    samples = [long_answer(length, reward=1.0) for length in (10, 20)]
+    credited = assign_credit(samples, UpdateConfig(advantage="dr_grpo", **OVERLONG, **GROUPS))
+    assert ([one.advantage for one in credited.samples], credited.num_dead) == ([0.5, -0.5], 0)
+
+
+def test_the_length_limit_lowers_each_tokens_own_credit_and_no_correction():
+    each, corrected = long_answer(18, advantage=[1.0] * 18), long_answer(20, is_correction=True)
+    found = assign_credit([each, corrected], UpdateConfig(**OVERLONG)).samples
+    assert found == [replace(each, reward=0.25, advantage=[0.5] * 18), corrected]
+
+
 def test_what_was_sealed_stays_as_it_is_by_default():
     samples = [replace(one, advantage=0.3) for one in answers(1, 0)]
     assert assign_credit(samples, UpdateConfig()).samples == samples

@@ -109,6 +109,10 @@ def pair(number, reference):
             {"pref_loss": "cdpo", "label_smoothing": 0.25},
             0.75 * math.log1p(math.exp(-0.1)) + 0.25 * math.log1p(math.exp(0.1)),
         ),
+        (
+            {"pref_loss": "robust_dpo", "label_smoothing": 0.25},
+            (0.75 * math.log1p(math.exp(-0.1)) - 0.25 * math.log1p(math.exp(0.1))) / 0.5,
+        ),
         ({"pref_loss": "ipo"}, (0.5 - 5.0) ** 2),  # gains per token
     ],
 )
@@ -135,6 +139,7 @@ LOGP = torch.tensor([-0.7, -0.9, -1.1])
     [
         # o equals b here. ratios 1.6487 (clipped at 1.28), .9048, .9048; advantages 1, 1, -.5
         ({"policy_loss": "ppo_clip", "correction": "none"}, -(1.28 + 0.904837 - 0.5 * 0.904837) / 3),
+        ({"policy_loss": "dapo", "correction": "none"}, -(1.28 + 0.904837 - 0.5 * 0.904837) / 3),
         ({"policy_loss": "cispo", "correction": "none"}, (1.648721 * 0.7 + 0.904837 * 0.9 - 0.5 * 0.904837 * 1.1) / 3),
         ({"policy_loss": "decoupled", "correction": "none"}, -(1.28 + 0.904837 - 0.5 * 0.904837) / 3),
         ({"policy_loss": "dro", "correction": "none"}, (0.7 + 0.9 - 0.5 * 1.1 + 0.025 * (0.25 + 0.01 + 0.01)) / 3),
@@ -175,6 +180,48 @@ def test_a_bad_answer_the_policy_has_left_is_dropped_and_stays_in_the_count():
     config = UpdateConfig(policy_loss="ppo_clip", correction="opsm")
     terms = Objective.of(samples, config).terms(torch.tensor([-1.5, -1.0]), samples)
     assert terms["rl"].item() == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize(
+    "settings, keeps",
+    [
+        # mean of o - b: .4 within [ln .5, ln 2], .8 above; sum .8 and 1.6 against .6 * sqrt(2) = .849
+        ({"sequence_mask": "mean_ratio"}, [True, False]),
+        ({"sequence_mask": "root_length", "max_per_root_token": 0.6}, [True, False]),
+        ({"sequence_mask": "root_length", "max_per_root_token": 0.5}, [False, False]),
+        ({"sequence_mask": "mean_ratio", "sequence_ratio_high": 3.0}, [True, True]),
+    ],
+)
+@pytest.mark.parametrize("loss", [{}, {"policy_loss": "ppo_clip", "correction": "none"}])
+def test_an_answer_its_sampler_drew_too_differently_is_dropped_whole_and_stays_in_the_count(loss, settings, keeps):
+    samples = [
+        rl(1.0, [-1.0, -1.0], proximal=[-0.5, -0.7]),
+        rl(1.0, [-2.0, -2.0], proximal=[-1.0, -1.4]),
+    ]
+    config = UpdateConfig(behaviour_pull=0.0, **loss, **settings)
+    objective = Objective.of(samples, config)
+    logp = torch.tensor([-1.0, -1.0, -2.0, -2.0]) if not loss else torch.tensor([-0.5, -0.7, -1.0, -1.4])
+    assert config.needs_proximal
+    # a ratio of 1 for each kept token, over all four
+    assert objective.terms(logp, samples)["rl"].item() == pytest.approx(-2 * sum(keeps) / 4)
+    assert objective.pushes(logp, samples).tolist() == [keep for keep in keeps for _ in range(2)]
+
+
+def test_a_bad_tokens_loss_is_not_capped_by_dapo():
+    one = rl(-1.0, [-3.0])
+    losses = {
+        name: Objective.of([one], UpdateConfig(policy_loss=name, correction="none"))
+        .terms(torch.tensor([-1.0]), [one])["rl"].item()
+        for name in ("ppo_clip", "dapo")
+    }  # fmt: skip
+    assert losses == {"ppo_clip": pytest.approx(3.0), "dapo": pytest.approx(math.exp(2))}
+
+
+def test_single_answers_may_go_without_a_reference_point():
+    one = other(Stream.PREF, 1, advantage=1.0, reference=-2.0)
+    config = UpdateConfig(pref_loss="apo_zero")
+    terms = Objective.of([one], config, kto_reference_point=5.0).terms(torch.tensor([-1.0]), [one])
+    assert terms["pref"].item() == pytest.approx(1 - 1 / (1 + math.exp(-0.1)))  # beta .1, gain 1, z = 0
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS["ppo_clip"])
