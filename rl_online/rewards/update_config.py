@@ -12,8 +12,10 @@ from typing import Any
 
 BASE_KL_ESTIMATORS = ("k2", "ratio_k3")  # never bare k1 or k3: their gradients are not the KL's
 SCHEDULES = ("constant", "cosine")
+OPTIMIZERS = ("adamw", "adamw8bit", "muon")
 ADVANTAGES = ("baseline", "grpo", "dr_grpo", "rloo", "reinforce_plus_plus")
 LOSS_NORMS = ("tokens", "sequences", "constant")
+DISTILL_ESTIMATORS = ("logits", "top_k", "sampled")
 SINGLE_LOSSES = ("kto", "apo_zero")  # preference losses that take answers one by one
 PREF_LOSSES = (*SINGLE_LOSSES, "dpo", "ipo", "cdpo", "robust_dpo")
 # Of each loss on rewards, the corrections for data of an older policy that it can carry, the first is customary.
@@ -32,7 +34,9 @@ CORRECTIONS = {
 NEEDS_CORRECTION = ("reinforce", "ppo_clip", "dapo", "cispo", "gspo", "rloo")
 
 ABOVE_0 = ("learning_rate", "adam_epsilon", "grad_clip", "minibatch_size", "epochs", "micro_batch_tokens",
-           "dpo_beta", "tis_cap", "ratio_cap")  # fmt: skip
+           "dpo_beta", "tis_cap", "ratio_cap", "lora_alpha", "heldout_share", "ppo_iterations", "ppo_prompts",
+           "ppo_watched", "ppo_max_new_tokens", "ppo_temperature", "value_learning_rate")  # fmt: skip
+VALUE_INITS = ("reward_model", "fresh")
 SEQUENCE_MASKS = ("none", "mean_ratio", "root_length")
 SEQUENCE_LOSSES = ("gspo", "rloo")  # one ratio for each answer, divided by the number of answers
 
@@ -106,6 +110,37 @@ class UpdateConfig:
     packing: bool = _later(False)  # several sequences in one row instead of padding; not every model can
     gradient_checkpointing: bool = _later(False)  # recompute layers in the backward pass: less memory, a third slower
 
+    optimizer: str = _later("adamw")  # adamw, adamw8bit (moments in 8 bits) or muon (hidden matrices; AdamW the rest)
+    muon_momentum: float = _later(0.95)  # muon
+    lora_rank: int = _later(0)  # train an adapter of this rank and merge it into the checkpoint; 0 trains every weight
+    lora_alpha: float = _later(32.0)  # lora: the adapter's product is scaled by this over its rank
+    lora_targets: str = _later("all-linear")  # lora: names of the layers that get one, by commas; or all but the head
+
+    # A teacher's distribution on the student's own samples, or that of the policy with a hint in its context.
+    distill_weight: float = _later(0.0)  # coefficient of the divergence from the teacher; 0 asks none
+    distill_beta: float = _later(0.0)  # logits: 0 KL(teacher to student), 1 KL(student to teacher), between: JSD
+    distill_estimator: str = _later("logits")  # logits (all of them), top_k (and their rest), sampled (as an advantage)
+
+    # A reward model from preference pairs.
+    pair_margin: float = _later(0.0)  # how much more than the other the liked answer should score, unless a pair says
+    score_centering: float = _later(0.0)  # coefficient of (s_w + s_l)^2, which holds scores around 0
+    heldout_share: float = _later(0.2)  # of the pairs: those of people set aside, only measured
+    min_pairs: int = _later(20)  # fewer to learn from are refused
+
+    # PPO against a reward model.
+    ppo_iterations: int = _later(10)  # rounds of answering, scoring and learning
+    ppo_prompts: int = _later(64)  # answered in each iteration
+    ppo_watched: int = _later(32)  # other prompts, answered after each iteration and only measured
+    ppo_max_new_tokens: int = _later(128)
+    ppo_temperature: float = _later(1.0)
+    ppo_kl: float = _later(0.05)  # coefficient of l - f, the KL to the base, taken off the reward of each token
+    gae_gamma: float = _later(1.0)
+    gae_lambda: float = _later(1.0)
+    value_clip: float = _later(0.2)  # how far a value may move from the one before the iteration
+    value_learning_rate: float = _later(1e-5)  # of the value network, which has an optimizer of its own
+    value_init: str = _later("reward_model")  # the value network begins as: reward_model, or fresh (the policy)
+    gold_margin: float = _later(0.1)  # stop once gold is this much below its best while the proxy rises, in its std
+
     snapshot_steps: int = _later(0)  # keep all that a killed run needs after every so many steps; 0 by time alone
     snapshot_s: float = _later(300.0)  # and whenever so many seconds of training are at stake; 0 never
 
@@ -118,9 +153,12 @@ class UpdateConfig:
         for name in ABOVE_0:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("adam_beta1", "adam_beta2", "min_ess", "clip_low"):
+        for name in ("adam_beta1", "adam_beta2", "muon_momentum", "min_ess", "clip_low", "heldout_share"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be below 1")
+        for name in ("gae_gamma", "gae_lambda"):
+            if getattr(self, name) > 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at most 1")
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose from {known}")
@@ -165,6 +203,23 @@ class UpdateConfig:
             )
         if self.takes_pairs and not self.kto_weight:
             raise ValueError(f"kto_weight is 0, so pref_loss {self.pref_loss} would take no pair")
+
+        if self.distill_beta > 1:
+            raise ValueError(f"distill_beta is {self.distill_beta}; it must be between 0 and 1")
+        if self.distill_beta and self.distill_estimator != "logits":
+            raise ValueError(
+                f"distill_beta is {self.distill_beta}, which needs a teacher's logits; "
+                f"{self.distill_estimator} has one divergence, so leave it at 0"
+            )
+        if self.distills_sampled and self.policy_loss in SEQUENCE_LOSSES:
+            raise ValueError(
+                f"distill_estimator is sampled, which credits each token; {self.policy_loss} has one ratio an answer"
+            )
+
+    @property
+    def distills_sampled(self) -> bool:
+        """Whether a teacher's opinion of each sampled token is part of its advantage."""
+        return self.distill_weight > 0 and self.distill_estimator == "sampled"
 
     @property
     def needs_proximal(self) -> bool:
@@ -217,7 +272,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "loss_norm": LOSS_NORMS,
     "sequence_mask": SEQUENCE_MASKS,
     "pref_loss": PREF_LOSSES,
+    "distill_estimator": DISTILL_ESTIMATORS,
     "schedule": SCHEDULES,
+    "value_init": VALUE_INITS,
+    "optimizer": OPTIMIZERS,
 }
 
 
