@@ -25,7 +25,7 @@ LONG_FROM = 2 * LONG  # words of a problem from which the long ones count
 SHARE = 0.5
 # An n-gram in more conversations of a batch is the product's own wording (Brown et al.: 10), and counts for nothing.
 COMMON = 10
-MAX_WORDS = 20_000  # of a text; the rest is not looked at
+MAX_WORDS = 20_000  # of a text; the rest is not looked at, unless a caller bounds its texts itself
 METHOD = "words-8-13/1"  # stored with hashes: those of another method are not compared with these
 
 Grams = NDArray[np.uint64]
@@ -45,9 +45,9 @@ class Text:
     grams: Grams  # hashes of its 8-grams in their order; empty below 8 words
 
 
-def hashed(text: str) -> Text:
+def hashed(text: str, *, max_words: int = MAX_WORDS) -> Text:
     """Example: "Hello,  World" and "hello world" are the same text."""
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())[:MAX_WORDS]
+    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())[:max_words]
     if not words:
         return Text(0, 0, np.empty(0, np.uint64))
     whole = int.from_bytes(
