@@ -26,7 +26,7 @@ from feedback.models import Outcome, Turn, TurnPayload
 from registry.models import Checkpoint, Policy
 from registry.services import lineage
 from registry.tenancy import current_project_id
-from rl_online.models import OPEN_STATES, BatchSample, RewardBatch, UpdateRun, UpdateState
+from rl_online.models import OPEN_STATES, BatchSample, RewardBatch, UpdateKind, UpdateRun, UpdateState
 from rl_online.rewards.composite import Reward, RewardSpec, reward_of
 
 RL, KTO = "rl", "kto"
@@ -234,7 +234,8 @@ def corrections(line: Line, spec: RewardSpec, *, max_lag: int) -> Collected:
     batches = _batches_to_correct(line, newest=max_lag + RECENT_BATCHES)
     turns = list(_with_labels(Turn.objects.filter(pk__in=_changed_since(batches))))
     learnt: dict[str, list[BatchSample]] = {}
-    for sample in BatchSample.objects.filter(turn_ref__in=[turn.turn_id for turn in turns]).order_by("id"):
+    sealed = BatchSample.objects.filter(turn_ref__in=[turn.turn_id for turn in turns], kind=UpdateKind.ONLINE)
+    for sample in sealed.order_by("id"):
         learnt.setdefault(sample.turn_ref, []).append(sample)
     on_line = _batches_behind(line)
     scores = scores_of([turn.turn_id for turn in turns])
@@ -272,7 +273,11 @@ def _lost_corrections(batches: Collection[UUID], on_line: Collection[UUID]) -> s
     turns = Turn.objects.filter(turn_id__in={turn for turn, *_ in words})
     now = set(turns.values_list("turn_id", "label_id", "reward_revision")) & words
     learnt = BatchSample.objects.filter(
-        turn_ref__in={turn for turn, *_ in now}, batch_id__in=on_line, is_correction=False, is_heldout=False
+        turn_ref__in={turn for turn, *_ in now},
+        batch_id__in=on_line,
+        kind=UpdateKind.ONLINE,
+        is_correction=False,
+        is_heldout=False,
     )
     return set(learnt.values_list("turn_ref", flat=True))
 
@@ -294,6 +299,7 @@ def _changed_since(batches: Collection[UUID]) -> list[int]:
               AND NOT EXISTS (
                 SELECT FROM rl_online_batchsample known
                 WHERE known.project_id = sample.project_id AND known.turn_ref = sample.turn_ref
+                  AND known.kind = sample.kind
                   AND known.label_id = turn.label_id AND known.reward_revision = turn.reward_revision)
             """,
             {"project": current_project_id(), "batches": list(batches)},
@@ -355,12 +361,12 @@ def user_hash(project_id: UUID, user: str | None) -> str | None:
 
 
 def _unspent(line: Line, kind: str, max_lag: int) -> QuerySet[Turn]:
-    """Settled turns that no batch has taken.
+    """Settled turns that no batch of the online kind has taken.
 
     Where every turn is learnt from, the next one to look at lies beyond all that ever were. So for RL none is looked at
     that had settled before the line's checkpoints of now: what these answered settled after they were made.
     """
-    spent = BatchSample.objects.filter(turn_ref=OuterRef("turn_id"), is_correction=False)
+    spent = BatchSample.objects.filter(turn_ref=OuterRef("turn_id"), kind=UpdateKind.ONLINE, is_correction=False)
     turns = Turn.objects.filter(~Exists(spent), settled_at__isnull=False, label__isnull=False)
     if kind == KTO:
         is_import = Q(source="import") & (Q(model__isnull=False) | Q(policy=line.policy.name))

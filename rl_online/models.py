@@ -66,7 +66,7 @@ class RewardBatch(TenantModel):
     id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="batches")
     digest = models.CharField(max_length=64)
-    kind = models.CharField(max_length=4)  # rl | kto
+    kind = models.CharField(max_length=12)  # rl | kto of the online kind, else the UpdateKind that sealed it
     reward_spec = models.ForeignKey(RewardSpec, on_delete=models.PROTECT, related_name="+")
     num_samples = models.PositiveIntegerField()
     num_tokens = models.PositiveBigIntegerField()
@@ -84,10 +84,40 @@ class RewardBatch(TenantModel):
         return f"batch {self.digest[:12]}"
 
 
+class UpdateKind(models.TextChoices):
+    """The stages of training; each has its way to seal a batch and a runner in the updater."""
+
+    ONLINE = "online"  # what users' signals reward, or call good and bad
+    SFT = "sft"
+    PAIRS = "pairs"
+    MIDTRAIN = "midtrain"
+    REWARD_MODEL = "reward_model"
+    PPO = "ppo"
+    DISTILL = "distill"
+
+    @property
+    def makes_checkpoint(self) -> bool:
+        """Whether a candidate comes of it, to be proven; else a run of it ends in state `done`."""
+        return self is not UpdateKind.REWARD_MODEL
+
+    @property
+    def spends_turns(self) -> bool:
+        """Whether its samples are turns; those of an update that comes to nothing are free again."""
+        return self is not UpdateKind.MIDTRAIN
+
+
 class BatchSample(TenantModel):
-    """Lineage: which turn, under which label and reviewer's word, gave which reward in which batch."""
+    """Lineage: which turn, under which label and reviewer's word, gave which reward in which batch.
+
+    A turn is spent once for each kind, see docs/decisions/0005-a-turn-is-spent-once-for-each-kind.md.
+    """
 
     batch = models.ForeignKey(RewardBatch, on_delete=models.CASCADE, related_name="samples")
+    kind = models.CharField(
+        max_length=12, choices=UpdateKind, default=UpdateKind.ONLINE, db_default=UpdateKind.ONLINE.value
+    )
+    part = models.CharField(max_length=140, default="", blank=True, db_default="")
+    # what it plays where a kind may learn from a turn in several ways: in a pair its side and its twin; else empty
     turn_ref = models.CharField(max_length=128)
     session_ref = models.CharField(max_length=128)
     user_hash = models.CharField(max_length=64, null=True)
@@ -102,7 +132,9 @@ class BatchSample(TenantModel):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["project", "turn_ref"], condition=Q(is_correction=False), name="turn_trained_once"
+                fields=["project", "turn_ref", "kind", "part"],
+                condition=Q(is_correction=False),
+                name="turn_trained_once",
             ),
             models.UniqueConstraint(
                 fields=["project", "turn_ref", "label_id", "reward_revision"],
@@ -123,12 +155,13 @@ class UpdateState(models.TextChoices):
     WAITING = "waiting"  # passed the gate, waits for a person
     PROMOTED = "promoted"
     HELD = "held"
+    DONE = "done"  # of a kind that makes no checkpoint: what it made is registered
     CANCELLED = "cancelled"
     FAILED = "failed"
 
     @property
     def is_over(self) -> bool:
-        return self in (UpdateState.PROMOTED, UpdateState.HELD, UpdateState.CANCELLED, UpdateState.FAILED)
+        return self not in (*OPEN_STATES, UpdateState.WAITING)
 
 
 OPEN_STATES = (UpdateState.QUEUED, UpdateState.TRAINING, UpdateState.PROVING)  # one such update of a policy at a time
@@ -138,6 +171,13 @@ class UpdateRun(TenantModel):
     """One attempt to learn from one batch."""
 
     id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    kind = models.CharField(
+        max_length=12, choices=UpdateKind, default=UpdateKind.ONLINE, db_default=UpdateKind.ONLINE.value
+    )
+    options = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    # what its batch was sealed by, of the stage's options
+    inputs = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    # what its training needs beside the batch, e.g. {"teacher": "editor@3"}; part of what decides the result
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="updates")
     batch = models.ForeignKey(RewardBatch, on_delete=models.PROTECT, related_name="updates")
     parent = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="+")
@@ -170,6 +210,7 @@ class UpdateRun(TenantModel):
                 fields=["policy"], condition=Q(state__in=["queued", "training", "proving"]), name="one_update_at_a_time"
             ),
             models.CheckConstraint(condition=Q(state__in=UpdateState.values), name="update_state_known"),
+            models.CheckConstraint(condition=Q(kind__in=UpdateKind.values), name="update_kind_known"),
         ]
         indexes = [models.Index(fields=["project", "-created_at"], name="update_by_time")]
 
@@ -214,7 +255,8 @@ class DryRun(TenantModel):
     id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
     policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="dry_runs")
     parent = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="+")  # whose weights were tried
-    kind = models.CharField(max_length=4)  # rl | kto
+    kind = models.CharField(max_length=12)  # as of RewardBatch
+    options = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))  # of the stage
     state = models.CharField(max_length=9, choices=DryRunState, default=DryRunState.QUEUED)
     requested_by = models.CharField(max_length=200)
     config = models.JSONField()  # the effective UpdateConfig, all fields

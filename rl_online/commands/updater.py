@@ -11,14 +11,19 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import django
 
 if TYPE_CHECKING:
     from rl_online.services.dry_runs import Trial, Tried
     from rl_online.services.runs import Order, StepRow
-    from rl_online.services.updater import Trained
+    from rl_online.services.updater import Made, Trained
+    from rl_online.training.dry_run import DryRunResult
+    from rl_online.training.update import Progress, UpdateRequest
+
+    Run = Callable[..., Trained | Made]  # of (request, *, on_progress, is_cancelled, crash), as `run_update`
+    RunDry = Callable[..., DryRunResult]  # of (request, *, is_cancelled), as `run_dry`
 
 POLL_EVERY_S = 0.5
 BEAT_EVERY_S = 5.0
@@ -85,24 +90,44 @@ def work(stopping: threading.Event) -> None:
         stopping.wait(POLL_EVERY_S)
 
 
-def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Callable[[], bool]) -> "Trained":
-    """`run_update` as the loop's services see it."""
+def runners() -> "dict[str, Run]":
+    """Who trains which kind of update; each takes an UpdateRequest and reports, stops and goes on as `run_update`."""
+    by_update = ("online", "sft", "pairs", "midtrain", "distill")
+    return dict.fromkeys(by_update, train_checkpoint)
+
+
+def dry_runners() -> "dict[str, RunDry]":
+    """Who tries a few samples of which kind; each takes a DryRunRequest."""
+    from rl_online.training.dry_run import run_dry
+
+    return dict.fromkeys(("online", "sft", "pairs", "midtrain", "distill"), run_dry)
+
+
+def train_checkpoint(request: "UpdateRequest", **hooks: Any) -> "Trained":
+    """`run_update` as a runner."""
+    from rl_online.services.updater import Trained
+    from rl_online.training.update import run_update
+
+    result = run_update(request, **hooks)
+    return Trained(
+        tree_digest=result.tree_digest,
+        num_bytes=result.num_bytes,
+        optimizer_step=result.optimizer_step,
+        timings={"train": round(result.train_s, 3), "publish": round(result.publish_s, 3)},
+    )
+
+
+def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Callable[[], bool]) -> "Trained | Made":
+    """The runner of an order's kind as the loop's services see it."""
     from django.conf import settings
 
     from jobs import crash
     from rl_online.rewards.update_config import UpdateConfig
     from rl_online.services.runs import StepRow
-    from rl_online.services.updater import Cancelled, Diverged, Hopeless, Trained
-    from rl_online.training.update import (
-        Progress,
-        UpdateCancelled,
-        UpdateDiverged,
-        UpdateFailed,
-        UpdateRequest,
-        run_update,
-    )
+    from rl_online.services.updater import Cancelled, Diverged, Hopeless
+    from rl_online.training.update import UpdateCancelled, UpdateDiverged, UpdateFailed, UpdateRequest
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: "Progress") -> None:
         on_step(
             StepRow(
                 step=progress.step,
@@ -128,32 +153,30 @@ def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Cal
         config=UpdateConfig.from_json(dict(order.config)),
         reward_spec=order.reward_spec,
         code_version=settings.CODE_VERSION,
+        kind=order.kind,
+        inputs=order.inputs,
+        folders=order.folders,
     )
+    run = runners()[order.kind]
     try:
-        result = run_update(request, on_progress=on_progress, is_cancelled=should_stop, crash=crash.point)
+        return run(request, on_progress=on_progress, is_cancelled=should_stop, crash=crash.point)
     except UpdateCancelled as error:
         raise Cancelled from error
     except UpdateDiverged as error:
         raise Diverged(str(error)) from error
     except UpdateFailed as error:
         raise Hopeless(str(error)) from error
-    return Trained(
-        tree_digest=result.tree_digest,
-        num_bytes=result.num_bytes,
-        optimizer_step=result.optimizer_step,
-        timings={"train": round(result.train_s, 3), "publish": round(result.publish_s, 3)},
-    )
 
 
 def try_samples(trial: "Trial", should_stop: Callable[[], bool]) -> "Tried":
-    """`run_dry` as the loop's services see it."""
+    """The dry runner of a trial's kind as the loop's services see it."""
     from django.conf import settings
 
     from rl_online.rewards.batch import read_batch
     from rl_online.rewards.update_config import UpdateConfig
     from rl_online.services.dry_runs import Tried
     from rl_online.services.updater import Cancelled, Hopeless
-    from rl_online.training.dry_run import DryRunRequest, run_dry
+    from rl_online.training.dry_run import DryRunRequest
     from rl_online.training.update import UpdateCancelled, UpdateFailed
 
     request = DryRunRequest(
@@ -164,7 +187,11 @@ def try_samples(trial: "Trial", should_stop: Callable[[], bool]) -> "Tried":
         seed=trial.seed,
         device=settings.DEVICE,
         config=UpdateConfig.from_json(dict(trial.config)),
+        kind=trial.kind,
+        inputs=trial.inputs,
+        folders=trial.folders,
     )
+    run_dry = dry_runners()[trial.kind]
     try:
         seen = run_dry(request, is_cancelled=should_stop)
     except UpdateCancelled as error:

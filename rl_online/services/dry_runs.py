@@ -17,16 +17,19 @@ from django.utils import timezone
 
 from jobs.services import ClaimedJob, enqueue
 from registry.errors import Conflict, NotFound, StropError
-from registry.models import Policy
+from registry.models import Deployment, Policy
 from registry.services import audit, lineage
 from registry.tenancy import tenant
 from rl_online.collecting import Candidate
-from rl_online.models import DryRun, DryRunState
+from rl_online.models import DryRun, DryRunState, UpdateKind
 from rl_online.services import sealing
 from rl_online.services.holdings import first_checkpoint
 from rl_online.services.plans import folder_of
-from rl_online.services.sealing import TooFewSamples
+from rl_online.services.sealing import Prepared, TooFewSamples
+from rl_online.services.stages.starting import ask, prepare_stage
+from rl_online.services.stages.table import STAGES, folders_of
 from rl_online.services.updater import Cancelled, Hopeless
+from rl_online.services.updates import preview_update
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,9 @@ class Trial:
     lineage: tuple[int, ...]
     seed: int
     config: Mapping[str, Any]
+    kind: UpdateKind
+    inputs: Mapping[str, Any]  # see UpdateRun
+    folders: Mapping[str, Path]  # where those inputs lie that are folders
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,24 +69,35 @@ Try = Callable[[Trial, Callable[[], bool]], Tried]  # what to try, whether to st
 
 
 def start_dry_run(
-    policy: Policy, *, actor: str, overrides: Mapping[str, Any] | None = None, kind: str | None = None
+    policy: Policy,
+    *,
+    actor: str,
+    overrides: Mapping[str, Any] | None = None,
+    kind: str | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> DryRun:
-    """Ask the updater. Raises TooFewSamples when there is nothing to try, Conflict when one is under way."""
-    pool = sealing.look(policy, kind=kind, overrides=overrides)
-    if not any(not one.is_correction for one in pool.candidates):
-        raise TooFewSamples("no labelled turn is ready; one is enough for a dry run")
+    """Ask the updater; arguments as of `updates.trigger_update`.
+
+    Raises TooFewSamples when there is nothing to try, Conflict when one is under way.
+    """
+    preview = preview_update(policy, kind=kind, overrides=overrides, options=options)
+    if not preview.num_ready:
+        unit = STAGES[preview.kind].unit if preview.kind in STAGES else "labelled turns"
+        raise TooFewSamples(f"no {unit} ready; one is enough for a dry run")
+    serving = Deployment.objects.select_related("checkpoint").get(policy=policy, alias="default").checkpoint
     try:
         with transaction.atomic():
             row = DryRun.objects.create(
                 policy=policy,
-                parent=pool.line.serving,
-                kind=pool.kind,
+                parent=serving,
+                kind=preview.kind,
+                options=preview.options,
                 requested_by=actor,
-                config=pool.config.to_json(),
+                config=preview.config.to_json(),
             )
     except IntegrityError as error:
         raise Conflict(f"a dry run of {policy.name} is under way") from error
-    audit("start", "dry run", row.id, actor=actor, after={"policy": policy.name, "kind": pool.kind})
+    audit("start", "dry run", row.id, actor=actor, after={"policy": policy.name, "kind": preview.kind})
     enqueue(DRY_RUN_JOB, project_id=row.project_id, payload={"dry_run": str(row.id)}, key=str(row.id))
     return row
 
@@ -147,9 +164,7 @@ def _try(project_id: UUID, row_id: UUID, try_samples: Try, is_cancelled: Callabl
     with tempfile.TemporaryDirectory(dir=settings.HOME.batches.parent, prefix=".dry-run-") as scratch:
         with tenant(project_id):
             row = find_dry_run(row_id)
-            pool = sealing.look(row.policy, kind=row.kind, overrides=row.config)
-            few = replace(pool, candidates=spread(pool.candidates))
-            prepared = sealing.prepare(few, project_id, root=Path(scratch), least=1)
+            prepared = _seal_few(row, Path(scratch))
             trial = Trial(
                 parent_folder=folder_of(prepared.parent),
                 base_folder=folder_of(first_checkpoint(row.policy_id)),
@@ -157,6 +172,9 @@ def _try(project_id: UUID, row_id: UUID, try_samples: Try, is_cancelled: Callabl
                 lineage=tuple(sorted(checkpoint.version for checkpoint in lineage(prepared.parent))),
                 seed=sealing.seed_of(prepared.sealed.digest, 0),
                 config=prepared.config.to_json(),
+                kind=prepared.update_kind,
+                inputs=prepared.inputs,
+                folders=folders_of(prepared.update_kind, prepared.inputs),
             )
             DryRun.objects.filter(id=row_id).update(
                 parent=prepared.parent,
@@ -173,6 +191,16 @@ def _try(project_id: UUID, row_id: UUID, try_samples: Try, is_cancelled: Callabl
         "peak_bytes": tried.peak_bytes,
         "device": tried.device[:40],
     }
+
+
+def _seal_few(row: DryRun, root: Path) -> Prepared:
+    if row.kind in STAGES:
+        stage = STAGES[row.kind]
+        asked = ask(stage, row.policy, options=row.options, overrides=row.config)
+        return prepare_stage(stage, asked, root=root, at_most=NUM_SAMPLES)
+    pool = sealing.look(row.policy, kind=row.kind, overrides=row.config)
+    few = replace(pool, candidates=spread(pool.candidates))
+    return sealing.prepare(few, row.project_id, root=root, least=1)
 
 
 def spread(candidates: Sequence[Candidate], *, num: int = NUM_SAMPLES) -> list[Candidate]:

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from statistics import median
 
+from django.db.models import Q
 from django.utils import timezone
 
 from feedback.models import Turn
-from registry.models import PriceCard
+from registry.models import Policy, PriceCard
 from registry.price_cards import OWN_HARDWARE, card_at
 from registry.pricing import cost_of_device
 from rl_online.collecting import Look
-from rl_online.models import UpdateRun
+from rl_online.models import UpdateRun, UpdateState
 from rl_online.services.sealing import Pool
+from rl_online.services.stages.stage import Ask, Ready, Stage
 
 LAST_RUNS = 5
 
@@ -44,7 +46,7 @@ class Spread:
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     num_samples: int
-    sources: list[FromVersion]  # newest first
+    sources: list[FromVersion]  # newest first; none of a stage
     num_tokens: int  # prompt and completion, once, of the samples that were counted
     num_uncounted: int  # samples whose tokens nobody counted
     seconds: Spread | None  # of training; None: no run of this loss was measured yet
@@ -55,12 +57,28 @@ def estimate(pool: Pool) -> Estimate:
     turns = [one.turn for one in pool.candidates]
     counts = [_tokens(turn) for turn in turns]
     known = [count for count in counts if count is not None]
-    seconds = None if len(known) < len(turns) or not turns else _seconds(pool, sum(known) * pool.config.epochs)
+    seconds = None
+    if turns and len(known) == len(turns):
+        seconds = _seconds(pool.line.policy, pool.kind, sum(known) * pool.config.epochs)
     return Estimate(
         num_samples=len(turns),
         sources=_sources(pool, turns),
         num_tokens=sum(known),
         num_uncounted=len(turns) - len(known),
+        seconds=seconds,
+        cost_usd=_cost(seconds),
+    )
+
+
+def estimate_stage(stage: Stage, asked: Ask, ready: Ready) -> Estimate:
+    seconds = None
+    if ready.num_ready and not ready.num_uncounted:
+        seconds = _seconds(asked.policy, stage.kind, ready.num_tokens * asked.config.epochs)
+    return Estimate(
+        num_samples=ready.num_ready,
+        sources=[],
+        num_tokens=ready.num_tokens,
+        num_uncounted=ready.num_uncounted,
         seconds=seconds,
         cost_usd=_cost(seconds),
     )
@@ -74,11 +92,10 @@ def seconds_for(rates: Sequence[float], num_tokens: int) -> Spread | None:
     return Spread(low=took[0], middle=median(took), high=took[-1], num_runs=len(took))
 
 
-def _seconds(pool: Pool, num_tokens: int) -> Spread | None:
+def _seconds(policy: Policy, kind: str, num_tokens: int) -> Spread | None:
+    finished = Q(checkpoint__isnull=False) | Q(state=UpdateState.DONE)
     runs = (
-        UpdateRun.objects.filter(
-            policy=pool.line.policy, batch__kind=pool.kind, checkpoint__isnull=False, timings__train__gt=0
-        )
+        UpdateRun.objects.filter(finished, policy=policy, batch__kind=kind, timings__train__gt=0)
         .select_related("batch")
         .order_by("-created_at")[:LAST_RUNS]
     )

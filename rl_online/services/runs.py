@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -19,10 +20,11 @@ from django.utils import timezone
 from jobs.services import enqueue
 from registry.models import AuditEvent, Checkpoint, Deployment
 from registry.services import LOOP, audit, lineage, register_checkpoint
-from rl_online.models import OPEN_STATES, BatchSample, RewardBatch, UpdateMetric, UpdateRun, UpdateState
+from rl_online.models import OPEN_STATES, BatchSample, RewardBatch, UpdateKind, UpdateMetric, UpdateRun, UpdateState
 from rl_online.services import notices
 from rl_online.services.holdings import first_checkpoint
 from rl_online.services.plans import checkpoint_folder, deltas_folder, folder_of, pause_learning
+from rl_online.services.stages.table import folders_of, register_result
 
 PROVE_JOB = "rl_online.prove"
 
@@ -44,6 +46,9 @@ class Order:
     seed: int
     config: Mapping[str, object]
     reward_spec: str
+    kind: UpdateKind
+    inputs: Mapping[str, Any]  # see UpdateRun
+    folders: Mapping[str, Path]  # what the inputs name, e.g. teacher -> its checkpoint folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,7 @@ def begin(run_id: UUID) -> Order | None:
     if run.is_cancel_requested:
         _end(run, UpdateState.CANCELLED)
         return None
-    if reason := superseded(run):
+    if UpdateKind(run.kind).makes_checkpoint and (reason := superseded(run)):
         _end(run, UpdateState.HELD, error=reason)
         return None
     now = timezone.now()
@@ -93,6 +98,9 @@ def begin(run_id: UUID) -> Order | None:
         seed=run.seed,
         config=run.config,
         reward_spec=str(run.batch.reward_spec),
+        kind=UpdateKind(run.kind),
+        inputs=run.inputs,
+        folders=folders_of(run.kind, run.inputs),
     )
 
 
@@ -140,6 +148,26 @@ def finish(
     )
     run.checkpoint = checkpoint
     run.state = UpdateState.PROVING
+    _record_time(run, timings)
+    run.save(update_fields=["checkpoint", "state", "seconds_left", "timings", "held"])
+    enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=str(run.id))
+    return checkpoint
+
+
+def complete(run_id: UUID, *, result: Mapping[str, Any], timings: Mapping[str, float]) -> UpdateRun:
+    """Register what a run of a kind without a checkpoint made; it is over. `timings` as of `finish`."""
+    run = UpdateRun.objects.select_for_update(of=("self",)).select_related("policy", "parent", "batch").get(id=run_id)
+    register_result(run, result)
+    run.state = UpdateState.DONE
+    run.finished_at = timezone.now()
+    _record_time(run, timings)
+    run.save(update_fields=["state", "finished_at", "seconds_left", "timings", "held"])
+    audit("end", "update", run.id, actor=LOOP, after={"state": run.state, "kind": run.kind})
+    return run
+
+
+def _record_time(run: UpdateRun, timings: Mapping[str, float]) -> None:
+    """Nothing is left to train; into the row in memory."""
     run.seconds_left = 0.0
     run.timings = {**run.timings, **timings}
     if run.held:
@@ -147,9 +175,6 @@ def finish(
         run.held[-1][1] = (start + timedelta(seconds=timings["train"])).isoformat()
         before_s = sum((end - begun).total_seconds() for begun, end in killed)
         run.timings["train"] = round(before_s + timings["train"], 3)
-    run.save(update_fields=["checkpoint", "state", "seconds_left", "timings", "held"])
-    enqueue(PROVE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=str(run.id))
-    return checkpoint
 
 
 def end(run_id: UUID, state: str, *, error: str = "", keeps_turns: bool = False) -> None:
@@ -194,7 +219,8 @@ def _release_turns(run: UpdateRun) -> int:
     The batch and its folder stay as history.
     """
     runs = UpdateRun.objects.filter(batch=run.batch_id)
-    if runs.filter(Q(checkpoint__isnull=False) | Q(state__in=OPEN_STATES)).exists() or _is_quarantined(run.batch):
+    learnt_from = Q(checkpoint__isnull=False) | Q(state__in=[*OPEN_STATES, UpdateState.DONE])
+    if runs.filter(learnt_from).exists() or _is_quarantined(run.batch):
         return 0
     return BatchSample.objects.filter(batch=run.batch_id).delete()[0]
 

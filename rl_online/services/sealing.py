@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,7 +27,7 @@ from registry.models import Checkpoint, Deployment, Policy
 from registry.services import audit, next_version
 from rl_online import collecting
 from rl_online.collecting import KTO, RL, Candidate, Line, Whole
-from rl_online.models import OPEN_STATES, BatchSample, LearningPlan, RewardBatch, UpdateRun
+from rl_online.models import OPEN_STATES, BatchSample, LearningPlan, RewardBatch, UpdateKind, UpdateRun
 from rl_online.rewards import baseline
 from rl_online.rewards.batch import Sample, SealedBatch, seal_batch
 from rl_online.rewards.composite import parse_reward_spec
@@ -65,14 +65,17 @@ class Prepared:
     policy: Policy
     plan: LearningPlan
     parent: Checkpoint
-    kind: str
+    kind: str  # of the batch: rl, kto, or the kind of the update
     config: UpdateConfig
     sealed: SealedBatch
     samples: list[Sample]
-    candidates: list[Whole]  # aligned with samples
-    baselines: dict[str, dict[str, float]]
+    lineage: list[BatchSample]  # the rows of what it spends, unsaved and without their batch
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     dropped: dict[str, int]
     seal_s: float
+    update_kind: UpdateKind = UpdateKind.ONLINE
+    options: dict[str, Any] = field(default_factory=dict)  # of the stage, by which it was sealed
+    inputs: dict[str, Any] = field(default_factory=dict)  # see UpdateRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +153,7 @@ def prepare(pool: Pool, project_id: UUID, *, root: Path | None = None, least: in
         config=pool.config,
         sealed=sealed,
         samples=samples,
-        candidates=[one for one, *_ in usable],
+        lineage=[_lineage_of(one, sample) for (one, *_), sample in zip(usable, samples, strict=True)],
         baselines=state,
         dropped=dict(dropped),
         seal_s=time.monotonic() - started,
@@ -176,45 +179,31 @@ def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> Updat
                     "reward_spec": spec,
                     "num_samples": prepared.sealed.num_samples,
                     "num_tokens": prepared.sealed.num_tokens,
-                    "reward_mean": sum(rewards) / len(rewards),
+                    "reward_mean": sum(rewards) / len(rewards) if rewards else 0.0,
                     "baselines": prepared.baselines,
                     "dropped": prepared.dropped,
                     "files_deleted_at": None,  # its folder has just been written again
                     "files_deleted_reason": "",
                 },
             )
-            BatchSample.objects.bulk_create(
-                [
-                    BatchSample(
-                        batch=batch,
-                        turn_ref=one.turn.turn_id,
-                        session_ref=one.turn.session.session_id,
-                        user_hash=sample.row["user_hash"],
-                        label_id=one.turn.label_id,
-                        reward_revision=one.turn.reward_revision,
-                        slice=sample.row["slice"][:200],
-                        reward=sample.reward,
-                        baseline=sample.baseline,
-                        is_correction=one.is_correction,
-                        is_heldout=sample.is_heldout,
-                    )
-                    for one, sample in zip(prepared.candidates, prepared.samples, strict=True)
-                ],
-                batch_size=500,
-            )
+            for row in prepared.lineage:
+                row.batch, row.kind = batch, prepared.update_kind.value
+            BatchSample.objects.bulk_create(prepared.lineage, batch_size=500)
     except IntegrityError as error:
         raise UpdateUnderWay("another update took some of these turns at the same time; try again") from error
     freeze(spec)
     ask_about_batch(batch)
-    run = create_run(
+    return create_run(
         batch,
         parent=prepared.parent,
         config=prepared.config,
         trigger=trigger,
         requested_by=requested_by,
         timings={"seal": round(prepared.seal_s, 3)},
+        kind=prepared.update_kind,
+        options=prepared.options,
+        inputs=prepared.inputs,
     )
-    return run
 
 
 def create_run(
@@ -225,6 +214,9 @@ def create_run(
     trigger: str,
     requested_by: str,
     timings: Mapping[str, float],
+    kind: UpdateKind,
+    options: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     is_replay: bool = False,
 ) -> UpdateRun:
     """Reserve the next version and hand the run to the updater."""
@@ -233,6 +225,9 @@ def create_run(
     version = max(next_version(policy), reserved + 1)
     run = UpdateRun.objects.create(
         policy=policy,
+        kind=kind,
+        options=dict(options),
+        inputs=dict(inputs),
         batch=batch,
         parent=parent,
         version=version,
@@ -244,7 +239,7 @@ def create_run(
         timings=dict(timings),
         is_replay=is_replay,
     )
-    after = {"policy": policy.name, "version": version, "batch": batch.digest, "trigger": trigger}
+    after = {"policy": policy.name, "kind": kind, "version": version, "batch": batch.digest, "trigger": trigger}
     audit("start", "update", run.id, actor=requested_by, after=after)
     enqueue(UPDATE_JOB, project_id=run.project_id, payload={"run": str(run.id)}, key=str(run.id))
     return run
@@ -340,9 +335,27 @@ def _baselines(
 def _running_baselines(line: Line) -> Mapping[str, baseline.RunningSlice]:
     """The state after the newest batch that the serving line learnt."""
     update = (
-        UpdateRun.objects.select_related("batch").filter(checkpoint__in=line.checkpoints).order_by("-version").first()
+        UpdateRun.objects.select_related("batch")
+        .filter(checkpoint__in=line.checkpoints, kind=UpdateKind.ONLINE)
+        .order_by("-version")
+        .first()
     )
     return baseline.from_json(update.batch.baselines if update else {})
+
+
+def _lineage_of(one: Whole, sample: Sample) -> BatchSample:
+    return BatchSample(
+        turn_ref=one.turn.turn_id,
+        session_ref=one.turn.session.session_id,
+        user_hash=sample.row["user_hash"],
+        label_id=one.turn.label_id,
+        reward_revision=one.turn.reward_revision,
+        slice=sample.row["slice"][:200],
+        reward=sample.reward,
+        baseline=sample.baseline,
+        is_correction=one.is_correction,
+        is_heldout=sample.is_heldout,
+    )
 
 
 def _sample(

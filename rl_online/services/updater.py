@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -50,7 +51,15 @@ class Trained:
     timings: Mapping[str, float]
 
 
-Train = Callable[[Order, Callable[[StepRow], None], Callable[[], bool]], Trained]
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What a finished training of a kind without a checkpoint left."""
+
+    result: Mapping[str, Any]  # what its stage registers, see `Stage.register`
+    timings: Mapping[str, float]
+
+
+Train = Callable[[Order, Callable[[StepRow], None], Callable[[], bool]], Trained | Made]
 
 
 def update(job: ClaimedJob, train: Train, *, stopping: threading.Event, beat: Callable[[], None]) -> None:
@@ -64,7 +73,7 @@ def update(job: ClaimedJob, train: Train, *, stopping: threading.Event, beat: Ca
         return
     reporter = Reporter(job, run_id, stopping, beat)
     reporter.start()
-    trained: Trained | None = None
+    trained: Trained | Made | None = None
     failure: str | None = None
     is_poisoned = False
     try:
@@ -86,7 +95,9 @@ def update(job: ClaimedJob, train: Train, *, stopping: threading.Event, beat: Ca
         raise NotYet(0, "the updater was stopped")
     crash.point("update.before_row")
     with job.effect(), tenant(job.project_id):
-        if trained is not None:
+        if isinstance(trained, Made):
+            runs.complete(run_id, result=trained.result, timings=trained.timings)
+        elif trained is not None:
             runs.finish(
                 run_id,
                 tree_digest=trained.tree_digest,

@@ -6,7 +6,7 @@ Inside a tenant, except the job handlers and `consider_all`.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -22,12 +22,15 @@ from registry.models import Budget, Checkpoint, Deployment, Policy
 from registry.services import LOOP, all_projects, audit, lineage, parse_checkpoint_name
 from registry.tenancy import tenant
 from rl_online.collecting import line_of, num_unspent
-from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun, UpdateState
+from rl_online.models import OPEN_STATES, LearningPlan, UpdateKind, UpdateRun, UpdateState
 from rl_online.rewards.batch import Batch, CorruptBatch, read_batch
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services import runs, sealing
-from rl_online.services.estimates import Estimate, estimate
+from rl_online.services.estimates import Estimate, estimate, estimate_stage
 from rl_online.services.sealing import TooFewSamples
+from rl_online.services.stages.stage import Ask, Ready, Stage
+from rl_online.services.stages.starting import ask, prepare_stage
+from rl_online.services.stages.table import find_stage, fits_as_update
 from rl_online.training.errors import ContradictoryUpdate
 from rl_online.training.refusals import refuse_contradictions
 from rl_online.training.samples import select_samples
@@ -35,6 +38,7 @@ from rl_online.triggering import Rhythm, Situation, Trigger, decide_trigger
 
 CONSIDER_JOB = "rl_online.consider"
 SEAL_JOB = "rl_online.seal_batch"
+ONLINE_KINDS = (None, UpdateKind.ONLINE, sealing.RL, sealing.KTO)
 ENGINE_AWAY_S = 5
 LOOK_AGAIN_S = 10.0
 
@@ -43,12 +47,14 @@ LOOK_AGAIN_S = 10.0
 class Preview:
     """What an update would take, were it started now."""
 
-    kind: str  # rl | kto
-    num_ready: int
+    kind: str  # rl | kto | the kind of a stage
+    num_ready: int  # turns, or what the stage counts
     num_needed: int  # fewer are never trained on
-    num_excluded: dict[str, int]  # reason -> turns left out
+    num_excluded: dict[str, int]  # reason -> how many are left out
     config: UpdateConfig
     trigger: Trigger
+    options: dict[str, Any] = field(default_factory=dict)  # of the stage, each with its value
+    sources: dict[str, int] = field(default_factory=dict)  # of a stage: what they are made of -> how many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +79,56 @@ def readiness(policy: Policy) -> Readiness:
     return Readiness(num_ready=len(pool.candidates), trigger=_trigger(policy, pool, len(pool.candidates)))
 
 
-def preview_update(policy: Policy, *, overrides: Mapping[str, Any] | None = None, kind: str | None = None) -> Preview:
-    return _preview(policy, sealing.look(policy, kind=kind, overrides=overrides))
+def preview_update(
+    policy: Policy,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    kind: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Preview:
+    return forecast_update(policy, overrides=overrides, kind=kind, options=options).preview
 
 
-def forecast_update(policy: Policy, *, overrides: Mapping[str, Any] | None = None, kind: str | None = None) -> Forecast:
-    pool = sealing.look(policy, kind=kind, overrides=overrides)
+def forecast_update(
+    policy: Policy,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    kind: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Forecast:
+    """Arguments as of `trigger_update`. Raises InvalidInput."""
+    if (stage := _stage(kind, options)) is not None:
+        asked = ask(stage, policy, options=options, overrides=overrides)
+        ready = stage.look(asked)
+        return Forecast(preview=_stage_preview(stage, asked, ready), estimate=estimate_stage(stage, asked, ready))
+    pool = sealing.look(policy, kind=_loss(kind), overrides=overrides)
     return Forecast(preview=_preview(policy, pool), estimate=estimate(pool))
+
+
+def _stage(kind: str | None, options: Mapping[str, object] | None) -> Stage | None:
+    """None for the online kind. Raises InvalidInput."""
+    if kind not in ONLINE_KINDS:
+        return find_stage(str(kind))
+    if options:
+        raise InvalidInput("online updates have no options; name another kind", field=min(options))
+    return None
+
+
+def _loss(kind: str | None) -> str | None:
+    return None if kind == UpdateKind.ONLINE else kind
+
+
+def _stage_preview(stage: Stage, asked: Ask, ready: Ready) -> Preview:
+    return Preview(
+        kind=stage.kind,
+        num_ready=ready.num_ready,
+        num_needed=ready.num_needed,
+        num_excluded=ready.num_excluded,
+        config=asked.config,
+        trigger=Trigger(is_due=False, reason=f"{stage.title} starts only when a person asks"),
+        options=dict(asked.options),
+        sources=ready.sources,
+    )
 
 
 def _preview(policy: Policy, pool: sealing.Pool) -> Preview:
@@ -98,17 +147,28 @@ def _preview(policy: Policy, pool: sealing.Pool) -> Preview:
 
 
 def trigger_update(
-    policy: Policy, *, actor: str, overrides: Mapping[str, Any] | None = None, kind: str | None = None
+    policy: Policy,
+    *,
+    actor: str,
+    overrides: Mapping[str, Any] | None = None,
+    kind: str | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> UpdateRun:
     """Start an update now, paused or not.
 
+    `kind` is that of a stage, or of an online update `rl` or `kto`; None or `online` lets its turns decide. `overrides`
+    are fields of UpdateConfig, `options` those of the stage.
     Raises TooFewSamples, UpdateUnderWay, or InvalidInput for settings that do not fit the samples.
     """
+    stage = _stage(kind, options)
     _refuse_second(policy)
-    pool = sealing.look(policy, kind=kind, overrides=overrides)
-    prepared = sealing.prepare(pool, policy.project_id)
-    batch = Batch(digest=prepared.sealed.digest, samples=prepared.samples)
-    _refuse_misfit(batch, prepared.parent, prepared.config)
+    if stage is not None:
+        prepared = prepare_stage(stage, ask(stage, policy, options=options, overrides=overrides))
+    else:
+        prepared = sealing.prepare(sealing.look(policy, kind=_loss(kind), overrides=overrides), policy.project_id)
+    if fits_as_update(prepared.update_kind):
+        batch = Batch(digest=prepared.sealed.digest, samples=prepared.samples)
+        _refuse_misfit(batch, prepared.parent, prepared.config)
     return sealing.open_update(prepared, trigger="person", requested_by=actor)
 
 
@@ -126,12 +186,22 @@ def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | 
     run.batch.refresh_from_db()
     if run.batch.files_deleted_at is not None:
         raise Conflict(f"the files of {run.batch} were deleted ({run.batch.files_deleted_reason})")
-    if not run.batch.samples.exists():
+    if UpdateKind(run.kind).spends_turns and not run.batch.samples.exists():
         raise Conflict(f"the turns of {run.batch} were given back; start a new update")
-    with suppress(CorruptBatch):
-        _refuse_misfit(read_batch(settings.HOME.batches / run.batch.digest), serving, config)
+    if fits_as_update(run.kind):
+        with suppress(CorruptBatch):
+            _refuse_misfit(read_batch(settings.HOME.batches / run.batch.digest), serving, config)
     return sealing.create_run(
-        run.batch, parent=serving, config=config, trigger="replay", requested_by=actor, timings={}, is_replay=True
+        run.batch,
+        parent=serving,
+        config=config,
+        trigger="replay",
+        requested_by=actor,
+        timings={},
+        kind=UpdateKind(run.kind),
+        options=run.options,
+        inputs=run.inputs,
+        is_replay=True,
     )
 
 
@@ -272,7 +342,7 @@ def _trigger(policy: Policy, pool: sealing.Pool, num_ready: int) -> Trigger:
     if reason := stopped(Budget.Kind.TRAINING):
         return Trigger(is_due=False, reason=reason)
     plan = pool.plan
-    last = UpdateRun.objects.filter(policy=policy).order_by("-created_at").first()
+    last = UpdateRun.objects.filter(policy=policy, kind=UpdateKind.ONLINE).order_by("-created_at").first()
     situation = Situation(
         num_ready=num_ready,
         oldest_ready_at=pool.oldest_at,

@@ -4,9 +4,10 @@ The weights are loaded, trained and forgotten. Nothing is written: no checkpoint
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rl_online.policy.load import choose_device
 from rl_online.rewards.batch import Batch
@@ -32,6 +33,9 @@ class DryRunRequest:
     seed: int
     device: str  # auto, cpu or cuda
     config: UpdateConfig  # its minibatch_size is made small enough for two steps
+    kind: str = "online"  # the stage of training
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # what it needs beside the batch, by name
+    folders: Mapping[str, Path] = field(default_factory=dict)  # where those inputs lie that are folders
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ is reused.
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,9 @@ class UpdateRequest:
     code_version: str
     lineage: tuple[int, ...] = field(default=())
     # versions from the oldest to the parent, for lag; empty: every version up to the parent
+    kind: str = "online"  # the stage of training
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # what it needs beside the batch, by name
+    folders: Mapping[str, Path] = field(default_factory=dict)  # where those inputs lie that are folders
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -215,4 +218,5 @@ def _identity(request: UpdateRequest, parent: Manifest) -> dict[str, Any]:
         "base": request.base_folder and read_manifest(request.base_folder).tree_digest,
         "lineage": list(request.lineage),
         "seed": request.seed,
+        **({} if request.kind == "online" else {"kind": request.kind, "inputs": dict(request.inputs)}),
     }

@@ -23,6 +23,7 @@ from console.reads import overview as loop
 from console.reads import policies, update_samples
 from console.reads import updates as reads
 from console.reads.next_update import look
+from console.stages.table import stage_part
 from console.stale_forms import Outdated
 from registry.errors import InvalidInput, NotFound
 from registry.models import Policy, Role
@@ -146,6 +147,7 @@ def update(request: MemberRequest, update: UUID) -> HttpResponse:
         request,
         "updates/update.html",
         progress(detail)
+        | stage_part(run)
         | {
             "curve_figures": [one for one in figures if one["is_first"]],
             "more_figures": [one for one in figures if not one["is_first"]],

@@ -88,7 +88,7 @@ def test_the_samples_are_spread_over_the_batch(project, policy, ready):
 
 
 def test_one_turn_is_enough_and_none_is_not(project, policy, judged):
-    with pytest.raises(TooFewSamples, match="no labelled turn is ready"):
+    with pytest.raises(TooFewSamples, match="no labelled turns ready"):
         start(project, policy)
     judged("accept")
     row = start(project, policy)
