@@ -55,6 +55,11 @@ class Home:
         return self.root / "batches"
 
     @property
+    def texts(self) -> Path:
+        """Sets of general text that people put here; updates are measured on them, none learns from them."""
+        return self.root / "texts"
+
+    @property
     def models(self) -> Path:
         return self.root / "models"
 

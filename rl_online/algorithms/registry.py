@@ -364,6 +364,15 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         function=gkd.top_kl_teacher_to_student,
     ),
     Algorithm(
+        name="top-k KL with its tail",
+        family=Family.DISTILLATION,
+        data="as top-k KL",
+        formula="the same + t_T (log t_T - log t_S), t the mass outside the top",
+        pitfall="a lower bound: how the rest is spread stays unlearnt",
+        source="ours: the KL of the coarser distributions",
+        function=gkd.kl_top_and_tail,
+    ),
+    Algorithm(
         name="on-policy distillation",
         family=Family.DISTILLATION,
         data="the teacher's log-probability of each sampled token, and b",

@@ -156,6 +156,7 @@ def train(order: "Order", on_step: "Callable[[StepRow], None]", should_stop: Cal
         kind=order.kind,
         inputs=order.inputs,
         folders=order.folders,
+        texts_folder=settings.HOME.texts,
     )
     run = runners()[order.kind]
     try:

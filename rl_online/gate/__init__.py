@@ -8,10 +8,11 @@ harder than passing one. Where one of several is enough to say something (better
 keeps the false alarm rate over all suites together. Guards are side effects with a limit of their own: longer answers,
 say. A judge has a vote only where a limit asks for it and the judge is healthy.
 
-    evidence   what was measured         limits    what counts as proof
-    parts      which problems together   findings  one part against one baseline
-    guards     side effects              reach     what a suite can see at all
-    votes      the judge's word          decision  promote, canary, extend, hold, roll back
+    evidence    what was measured                 limits    what counts as proof
+    parts       which problems together           findings  one part against one baseline
+    guards      side effects                      reach     what a suite can see at all
+    forgetting  general text, against the base    votes     the judge's word
+    decision    promote, canary, extend, hold, roll back
 
 Pure: no database, no clock, no model. Not here: measuring (evals) and moving an alias (rl_online.services).
 """

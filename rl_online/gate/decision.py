@@ -7,6 +7,7 @@ from typing import Any
 
 from rl_online.gate.evidence import Evidence, Half, Stage
 from rl_online.gate.findings import Finding, Target, find, proven_losses, targets_of, too_thin
+from rl_online.gate.forgetting import ForgettingFinding, check_forgetting
 from rl_online.gate.guards import GuardFinding, check
 from rl_online.gate.limits import Limits
 from rl_online.gate.parts import covering, names_of
@@ -36,6 +37,7 @@ class Decision:
     findings: tuple[Finding, ...]
     rounds: int
     guards: tuple[GuardFinding, ...] = ()
+    forgetting: ForgettingFinding | None = None
     targets: tuple[Target, ...] = ()
     reach: tuple[Reach, ...] = ()
     vote: Vote | None = None
@@ -56,6 +58,7 @@ class Decision:
                 "targets": [asdict(target) for target in self.targets],
                 "reach": [{**asdict(reach), "coverage": reach.coverage} for reach in self.reach],
                 "guards": [asdict(guard) for guard in self.guards],
+                "forgetting": asdict(self.forgetting) if self.forgetting is not None else None,
                 "vote": asdict(self.vote) if self.vote is not None else None,
                 "judge": dict(self.judge) if self.judge is not None else None,
             },
@@ -71,8 +74,9 @@ def decide(evidence: Evidence, limits: Limits | None = None) -> Decision:
         for arm in half.baselines
     )
     guards = tuple(check(guard, limits=limits) for guard in evidence.guards)
+    forgetting = None if evidence.forgetting is None else check_forgetting(evidence.forgetting, limits)
     targets, vote = targets_of(findings, limits), vote_of(evidence.wins, limits.judged)
-    kind, reasons = _weigh(evidence, limits, findings, guards, targets, vote)
+    kind, reasons = _weigh(evidence, limits, findings, guards, forgetting, targets, vote)
     return Decision(
         kind=kind,
         reasons=reasons,
@@ -82,6 +86,7 @@ def decide(evidence: Evidence, limits: Limits | None = None) -> Decision:
         findings=findings,
         rounds=evidence.rounds,
         guards=guards,
+        forgetting=forgetting,
         targets=targets,
         reach=reaches(evidence, limits),
         vote=vote,
@@ -100,6 +105,7 @@ def _weigh(
     limits: Limits,
     findings: tuple[Finding, ...],
     guards: tuple[GuardFinding, ...],
+    forgetting: ForgettingFinding | None,
     targets: tuple[Target, ...],
     vote: Vote | None,
 ) -> tuple[Kind, tuple[str, ...]]:
@@ -117,6 +123,7 @@ def _weigh(
         *(finding.sentence for finding in findings if not finding.passes),
         *(target.sentence for target in targets if not target.passes),
         *(guard.sentence for guard in guards if not guard.passes),
+        *([forgetting.sentence] if forgetting is not None and not forgetting.passes else []),
         *([vote.sentence] if vote is not None and not vote.passes else []),
     )
     if failed:
@@ -125,6 +132,7 @@ def _weigh(
         *(finding.sentence for finding in findings),
         *(target.sentence for target in targets),
         *(guard.sentence for guard in guards if guard.at_most is not None),
+        *([forgetting.sentence] if forgetting is not None else []),
         *([vote.sentence] if vote is not None else []),
     )
     if evidence.stage is Stage.CANDIDATE and limits.canary_share > 0:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from rl_online.gate.forgetting import Forgetting
+
 
 class Stage(StrEnum):
     """Where the checkpoint stands while it is judged."""
@@ -67,6 +69,7 @@ class Evidence:
     stage: Stage = Stage.CANDIDATE
     rounds: int = 1  # how often the gate has asked for answers by now
     guards: tuple[Guard, ...] = ()
+    forgetting: Forgetting | None = None  # None: nobody has looked
     wins: JudgedWins | None = None  # weighed where the limits ask for it and the judge may vote
     judge: Mapping[str, Any] | None = None  # all that is shown of the judge, never weighed
     refusals: tuple[str, ...] = ()  # why some answers can never be had: asking again is of no use

@@ -20,6 +20,7 @@ class Limits:
     margins: Mapping[str, float] = field(default_factory=dict)  # suite or part -> its own margin
     superior_on: Sequence[str] = ()  # suites and parts on which it must be shown to be better than the serving one
     guards: Mapping[str, float] = field(default_factory=dict)  # guard -> by how much it may rise; others are only shown
+    max_forgetting: float = 0.2  # nats per token on general text that the candidate may be worse than the base
     judged: float | None = None  # a healthy judge's win rate is to be shown above it; None: a judge has no vote
 
     def __post_init__(self) -> None:
@@ -32,6 +33,8 @@ class Limits:
                 raise ValueError(f"{name} is {value}; give a share from 0 to 1")
         if not 0.5 <= self.confidence < 1:
             raise ValueError(f"confidence is {self.confidence}; give .5 to below 1")
+        if not (math.isfinite(self.max_forgetting) and self.max_forgetting > 0):
+            raise ValueError(f"max_forgetting is {self.max_forgetting}; give nats per token above 0")
         for name, value in self.guards.items():
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"guards.{name} is {value}; give 0 or more")

@@ -7,7 +7,7 @@ So the decoder runs over everything, and the output layer only where a trained t
 # B rows (of one sequence each, or packed), T their length, K selected tokens, H hidden size, V vocabulary
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,11 +81,35 @@ def pack_rows(
 
 
 def selected_logprobs(model: PreTrainedModel, rows: TokenRows, *, is_split: bool) -> Tensor:
-    """log softmax(logits / temperature) of the selected tokens, float32 [K].
+    """log softmax(logits / temperature) of the selected tokens, float32 [K]; `is_split` comes from `can_split`."""
+    return logprobs_from(selected_logits(model, rows, is_split=is_split), rows)
+
+
+def logprobs_from(logits_KV: Tensor, rows: TokenRows) -> Tensor:
+    """log softmax(logits / temperature) of the selected tokens, from their `selected_logits`."""
+    targets_K = rows.ids_BT.flatten()[rows.row_K * rows.ids_BT.shape[1] + rows.position_K]
+    logits_KV = logits_KV / rows.temperature_K.unsqueeze(-1)  # in its place: two such tensors at once cost too much
+    return -torch.nn.functional.cross_entropy(logits_KV, targets_K, reduction="none")
+
+
+def selected_logits(model: PreTrainedModel, rows: TokenRows, *, is_split: bool) -> Tensor:
+    """Of each selected token the logits of all that could have stood there, float32 [K, V], at temperature 1.
 
     `is_split` comes from `can_split`. No attention mask is needed: padding is on the right, and a causal model's token
     never sees what comes after it.
     """
+    return run_whole(model, lambda: _selected_logits(model, rows, is_split=is_split))
+
+
+def run_whole(model: PreTrainedModel, work: Callable[[], Tensor]) -> Tensor:
+    """`work`, which calls parts of the model, with all weights at hand: a model whose weights are spread over processes
+    has a method of this name that gathers them meanwhile.
+    """
+    run: Callable[[Callable[[], Tensor]], Tensor] | None = getattr(model, "run_whole", None)
+    return work() if run is None else run(work)
+
+
+def _selected_logits(model: PreTrainedModel, rows: TokenRows, *, is_split: bool) -> Tensor:
     inputs = {"input_ids": rows.ids_BT} | ({} if rows.place_BT is None else {"position_ids": rows.place_BT})
     flat_K = rows.row_K * rows.ids_BT.shape[1] + rows.position_K
     if is_split:
@@ -94,9 +118,7 @@ def selected_logprobs(model: PreTrainedModel, rows: TokenRows, *, is_split: bool
     else:
         logits_BTV = model(**inputs, use_cache=False).logits
         logits_KV = logits_BTV.flatten(0, 1).index_select(0, flat_K - 1)
-    targets_K = rows.ids_BT.flatten()[flat_K]
-    scaled_KV = logits_KV.float() / rows.temperature_K.unsqueeze(-1)
-    return -torch.nn.functional.cross_entropy(scaled_KV, targets_K, reduction="none")
+    return logits_KV.float()
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ MANIFEST = "MANIFEST.json"
 TOMBSTONE = "tombstone"  # the key of a row whose person was deleted; its value is the digest of what stood there
 UNKNOWN_VERSION = -1
 NO_PAIR = -1
-ROW_PER_TOKEN = ("advantages", "token_weights")  # lists in a row that run along its tokens
+ROW_PER_TOKEN = ("advantages", "token_weights", "teacher_logprobs")  # lists in a row that run along its tokens
 
 PER_TOKEN = {"token_ids": "<i4", "mask": "|u1", "behaviour_logprobs": "<f4", "version": "<i4"}
 PER_SAMPLE = {
@@ -67,7 +67,8 @@ class Sample:
     row: dict[str, Any] = field(default_factory=dict)
     # JSON beside the tensors: turn, session, user_hash, kind (rl, ce, pref, kto), slice, reward_breakdown,
     # label_reason, source, sampling {temperature, top_p, top_k}, is_heldout (measured only), group (answers to one
-    # prompt share it); one per token where given: advantages (instead of reward - baseline), token_weights
+    # prompt share it); one per token where given: advantages (instead of reward - baseline), token_weights,
+    # teacher_logprobs; of a teacher also hinted_prompt and teacher_top, see rl_online.training.teaching
 
     @property
     def kind(self) -> str:

@@ -35,7 +35,7 @@ NEEDS_CORRECTION = ("reinforce", "ppo_clip", "dapo", "cispo", "gspo", "rloo")
 
 ABOVE_0 = ("learning_rate", "adam_epsilon", "grad_clip", "minibatch_size", "epochs", "micro_batch_tokens",
            "dpo_beta", "tis_cap", "ratio_cap", "lora_alpha", "heldout_share", "ppo_iterations", "ppo_prompts",
-           "ppo_watched", "ppo_max_new_tokens", "ppo_temperature", "value_learning_rate")  # fmt: skip
+           "ppo_watched", "ppo_max_new_tokens", "ppo_temperature", "value_learning_rate", "heldout_every")  # fmt: skip
 VALUE_INITS = ("reward_model", "fresh")
 SEQUENCE_MASKS = ("none", "mean_ratio", "root_length")
 SEQUENCE_LOSSES = ("gspo", "rloo")  # one ratio for each answer, divided by the number of answers
@@ -141,8 +141,13 @@ class UpdateConfig:
     value_init: str = _later("reward_model")  # the value network begins as: reward_model, or fresh (the policy)
     gold_margin: float = _later(0.1)  # stop once gold is this much below its best while the proxy rises, in its std
 
+    # Text of no product, on which the gate compares the candidate with its base.
+    general_texts: str = _later("builtin")  # builtin, a file in the home's texts folder, or "" for none
+
     snapshot_steps: int = _later(0)  # keep all that a killed run needs after every so many steps; 0 by time alone
     snapshot_s: float = _later(300.0)  # and whenever so many seconds of training are at stake; 0 never
+
+    heldout_every: int = _later(1)  # steps between two looks at what is set aside; the last step always has one
 
     def __post_init__(self) -> None:
         """Raises ValueError naming the field and what would be right."""

@@ -19,6 +19,7 @@ from evals.models import Benchmark, EvalRun, EvalState
 from evals.refs import benchmark_ref
 from evals.services.completers import GatewayCompleter
 from evals.services.runs import run_benchmark
+from feedback.conduct import asks_back
 from jobs import crash
 from jobs.services import ClaimedJob, NotYet, enqueue
 from registry.models import Checkpoint, Deployment
@@ -33,6 +34,7 @@ from rl_online.models import GateReport, LearningPlan, Promotion, UpdateRun, Upd
 from rl_online.services import notices
 from rl_online.services.answers import SCORER, has_answered, run_of
 from rl_online.services.canaries import start_canary
+from rl_online.services.forgetting import forgetting_of
 from rl_online.services.holdings import first_checkpoint, is_held, load_error
 from rl_online.services.judging import JUDGE_JOB
 from rl_online.services.plans import gate_limits, suites_of
@@ -47,6 +49,8 @@ SLICE_S = 45.0  # of a worker's time; Celery ends a task at 90 s
 LOOK_AGAIN_S = 2.0  # an engine that says it holds more wakes the job before (services.engines)
 FETCH = "fetch"  # the stage between registering a candidate and the first question to it
 PATIENCE = timedelta(minutes=15)  # for an engine to hold the candidate
+RELATIVE = ("output tokens", "latency ms")  # guards whose limit is a part of the serving checkpoint's mean
+FACTS = {"questions back": asks_back}  # guards that are read off an answer's text
 RETRY_FOR = timedelta(minutes=3)  # answers that could not be had are asked again for so long
 
 
@@ -137,6 +141,7 @@ def evidence_of(proof: Proof, answers: Answers) -> Evidence:
         suites=tuple(suite.benchmark for suite in proof.suites),
         rounds=proof.rounds,
         guards=_guards(proof, answers),
+        forgetting=forgetting_of(proof.candidate),
         refusals=_refusals_in(runs),
     )
 
@@ -174,7 +179,7 @@ def _guards(proof: Proof, answers: Answers) -> tuple[Guard, ...]:
     new = _side_effects({suite: runs[str(proof.candidate)] for suite, runs in answers.items()})
     old = _side_effects({suite: runs[str(proof.arms["serving"])] for suite, runs in answers.items()})
     return tuple(
-        Guard(name=name, candidate=new[name], serving=old[name], relative=name != "empty answers")
+        Guard(name=name, candidate=new[name], serving=old[name], relative=name in RELATIVE)
         for name in new
         if name in old
     )
@@ -183,7 +188,7 @@ def _guards(proof: Proof, answers: Answers) -> tuple[Guard, ...]:
 def _side_effects(runs: Mapping[str, EvalRun]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for suite, run in runs.items():
-        for name, values in evals_selectors.side_effects(run).items():
+        for name, values in evals_selectors.side_effects(run, facts=FACTS).items():
             found.setdefault(name, {}).update({f"{suite}/{key}": value for key, value in values.items()})
     return found
 

@@ -7,9 +7,10 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Protocol
 
 import torch
 
@@ -21,10 +22,11 @@ from rl_online.training.credit import assign_credit
 from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFailed
 from rl_online.training.microbatch import units
 from rl_online.training.objective import Objective, behaviour_of
-from rl_online.training.refusals import refuse_contradictions
+from rl_online.training.refusals import refuse_contradictions, refuse_teacher
 from rl_online.training.samples import Selection, Stream, TrainingSample, select_samples
 from rl_online.training.scoring import Scorer
 from rl_online.training.snapshots import Keeper, KeepsNothing
+from rl_online.training.teaching import with_opinions, with_teaching
 from rl_online.training.trainer import Trainer
 
 __all__ = ["Applied", "Hooks", "Progress", "UpdateCancelled", "UpdateDiverged", "UpdateFailed", "apply_update"]
@@ -61,13 +63,17 @@ class Hooks:
     crash: Callable[[str], None]  # called with the name of each point a test may kill the process at
 
 
-def select_credited(batch: Batch, config: UpdateConfig, lineage: Sequence[int]) -> Selection:
-    """The samples of an update with their credit, before any weights are looked at.
+def select_credited(
+    batch: Batch, config: UpdateConfig, lineage: Sequence[int], *, has_teacher: bool = False
+) -> Selection:
+    """The samples of an update with their credit, before any weights are looked at. `has_teacher`: a network in a
+    folder is there to be asked.
 
     Raises ContradictoryUpdate for a batch that the config does not fit, UpdateFailed where no sample may be trained on.
     """
-    selection = select_samples(batch, config, lineage)
+    selection = with_teaching(select_samples(batch, config, lineage), batch, config, has_teacher=has_teacher)
     refuse_contradictions(batch, selection.samples, config)
+    refuse_teacher(selection.samples, config, has_teacher=has_teacher)
     credited = assign_credit(selection.samples, config)
     dropped = selection.dropped | ({"dead_group": credited.num_dead} if credited.num_dead else {})
     if all(one.is_heldout for one in credited.samples):
@@ -84,57 +90,95 @@ def apply_update(
     base: Scorer | None,
     hooks: Hooks,
     keeper: Keeper | None = None,
+    teacher: Scorer | None = None,
 ) -> Applied:
     """Train on `selection`, from where `keeper` finds this update was left. `base` scores samples under the frozen
-    base, the reference of KL and KTO; None takes the weights as they are at the start.
+    base, the reference of KL and KTO; None takes the weights as they are at the start. `teacher` does under a teacher
+    whose opinion of each sampled token is asked for; None: the batch holds it.
 
     Raises UpdateDiverged when three steps in a row could not be taken; UpdateCancelled when asked to stop.
     """
-    keeper = keeper or KeepsNothing()
     trained, set_aside = split_heldout(selection.samples)
     samples, partners = with_references(trained, config, base or trainer.logprobs, proximal=trainer.logprobs)
     heldout, _ = with_references(set_aside, config, base or trainer.logprobs, proximal=trainer.logprobs)
-    plan = plan_samples(samples, config, seed)
+    samples, heldout = (with_opinions(some, config, teacher) for some in (samples, heldout))
+    steps = Planned(samples=samples, partners=partners, plan=plan_samples(samples, config, seed))
+    history = run_steps(trainer, steps, heldout, config, hooks=hooks, keeper=keeper or KeepsNothing())
+    return Applied(
+        metrics=summarise(history, Selection(samples=samples, dropped=selection.dropped), len(heldout)),
+        order=[[samples[i].index for i in indices] for indices in steps.plan],
+        history=history,
+    )
+
+
+class Steps(Protocol):
+    """What each step of an update trains on, settled before the first: asked again, it says the same."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def take(self, step: int) -> tuple[list[TrainingSample], list[TrainingSample | None]]:
+        """The samples of a step, counted from 1, and the mismatched pair of each that goes to KTO."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """Steps over samples in memory."""
+
+    samples: list[TrainingSample]
+    partners: list[TrainingSample | None]  # one for each sample
+    plan: list[list[int]]  # of each step: indices into both
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def take(self, step: int) -> tuple[list[TrainingSample], list[TrainingSample | None]]:
+        indices = self.plan[step - 1]
+        return [self.samples[i] for i in indices], [self.partners[i] for i in indices]
+
+
+def run_steps(
+    trainer: Trainer,
+    steps: Steps,
+    heldout: Sequence[TrainingSample],
+    config: UpdateConfig,
+    *,
+    hooks: Hooks,
+    keeper: Keeper,
+) -> list[dict[str, float]]:
+    """The numbers of every step, from where `keeper` finds this update was left. Raises as `apply_update` does."""
+    num_steps = len(steps)
     history = keeper.restore()
     started, num_before, num_tokens = time.monotonic(), len(history), 0
-    hooks.on_progress(Progress(step=0, num_steps=len(plan), metrics={}, tokens_per_s=0.0, seconds_left=0.0))
+    hooks.on_progress(Progress(step=0, num_steps=num_steps, metrics={}, tokens_per_s=0.0, seconds_left=0.0))
     for step, metrics in enumerate(history, 1):  # whoever listens may have been killed too
         hooks.on_progress(
-            Progress(step=step, num_steps=len(plan), metrics=finite(metrics), tokens_per_s=0.0, seconds_left=0.0)
+            Progress(step=step, num_steps=num_steps, metrics=finite(metrics), tokens_per_s=0.0, seconds_left=0.0)
         )
-    for step, indices in enumerate(plan[num_before:], num_before + 1):
+    for step in range(num_before + 1, num_steps + 1):
         if hooks.is_cancelled():
             keeper.keep(history, is_stopping=True)
-            raise UpdateCancelled(f"cancelled before step {step} of {len(plan)}")
-        metrics = take_step(
-            trainer,
-            [samples[i] for i in indices],
-            [partners[i] for i in indices],
-            config,
-            hooks,
-            lr_scale=lr_scale(step, len(plan), config),
-        )
-        metrics |= measure_heldout(trainer, heldout, config, kto_reference=metrics.get("kto_reference", 0.0))
+            raise UpdateCancelled(f"cancelled before step {step} of {num_steps}")
+        samples, partners = steps.take(step)
+        metrics = take_step(trainer, samples, partners, config, hooks, lr_scale=lr_scale(step, num_steps, config))
+        if step % config.heldout_every == 0 or step == num_steps:
+            metrics |= measure_heldout(trainer, heldout, config, kto_reference=metrics.get("kto_reference", 0.0))
         history.append(metrics)
-        num_tokens += sum(len(samples[i]) for i in indices)
+        num_tokens += sum(map(len, samples))
         seconds = time.monotonic() - started
         hooks.on_progress(
             Progress(
                 step=step,
-                num_steps=len(plan),
+                num_steps=num_steps,
                 metrics=finite(metrics),
                 tokens_per_s=num_tokens / seconds,
-                seconds_left=seconds / (step - num_before) * (len(plan) - step),
+                seconds_left=seconds / (step - num_before) * (num_steps - step),
             )
         )
         if reason := diverged(history):
-            raise UpdateDiverged(f"{reason}, up to step {step} of {len(plan)}")
+            raise UpdateDiverged(f"{reason}, up to step {step} of {num_steps}")
         keeper.keep(history)
-    return Applied(
-        metrics=summarise(history, Selection(samples=trained, dropped=selection.dropped), len(heldout)),
-        order=[[samples[i].index for i in indices] for indices in plan],
-        history=history,
-    )
+    return history
 
 
 def refuse_idle(history: Sequence[dict[str, float]]) -> None:
@@ -196,11 +240,15 @@ def measure_heldout(
         return {}
     objective = Objective.of(samples, config, kto_reference_point=kto_reference)
     logprobs = trainer.logprobs(samples)
-    terms = objective.terms(torch.tensor([value for row in logprobs for value in row]), samples)
+    divergence_K = _in_a_row(trainer.divergences(samples)) if objective.num_taught else None
+    terms = objective.terms(_in_a_row(logprobs), samples, divergence_K)
+    losses = {name: float(term) for name, term in terms.items()}
     drift = _drift(samples, logprobs, objective)
     return {
-        "heldout_loss": sum(float(term) for term in terms.values()),
+        "heldout_loss": sum(losses.values()),
+        **_by_slice("heldout_loss_ce", samples, logprobs),
         **{f"heldout_{name}": drift[name] for name in ("kl", "ratio_mean") if name in drift},
+        **{f"heldout_{name}": value for name, value in _to_references(samples, logprobs, losses, config).items()},
     }
 
 
@@ -279,6 +327,7 @@ def summarise(history: Sequence[dict[str, float]], selection: Selection, num_hel
     return {
         **means,
         **streams,
+        "num_taught": float(sum(one.teaching is not None or one.teacher is not None for one in selection.samples)),
         **{f"dropped_{reason}": float(count) for reason, count in selection.dropped.items()},
         "num_steps": float(len(history)),
         "skipped_not_finite": float(sum(not metrics["is_finite"] for metrics in history)),
@@ -309,6 +358,8 @@ def take_step(
         **{f"loss_{name}": value for name, value in seen.losses.items()},
         **_rewards(samples),
         **_drift(samples, seen.logprobs, objective),
+        **_to_references(samples, seen.logprobs, seen.losses, config),
+        **_by_slice("loss_ce", samples, seen.logprobs),
         **({"kto_reference": objective.kto_reference_point} if pairs else {}),
         "learning_rate": config.learning_rate * lr_scale,
         "num_passes": float(seen.num_passes),
@@ -330,7 +381,9 @@ def take_step(
 
 
 def _rewards(samples: Sequence[TrainingSample]) -> dict[str, float]:
-    rewarded = [sample for sample in samples if Stream.CE not in sample.weights]
+    rewarded = [
+        one for one in samples if Stream.CE not in one.weights and (one.teaching is None or Stream.RL in one.weights)
+    ]
     advantages = [
         value
         for sample in samples
@@ -339,6 +392,44 @@ def _rewards(samples: Sequence[TrainingSample]) -> dict[str, float]:
     ]
     found = {"reward": fmean(sample.reward for sample in rewarded)} if rewarded else {}
     return found | ({"advantage": fmean(advantages)} if advantages else {})
+
+
+def _to_references(
+    samples: Sequence[TrainingSample],
+    logprobs: Sequence[Sequence[float]],
+    losses: Mapping[str, float],
+    config: UpdateConfig,
+) -> dict[str, float]:
+    """How far the policy is from base and teacher, in nats per token: their terms without the coefficients.
+
+    A teacher whose opinion is an advantage has no term; of it the mean of l - log p_teacher over what was sampled.
+    """
+    found = {"kl_base": losses["ref_kl"] / config.base_kl} if "ref_kl" in losses else {}
+    if "distill" in losses:
+        return found | {"kl_teacher": losses["distill"] / config.distill_weight}
+    gaps = [
+        logp - said
+        for sample, row in zip(samples, logprobs, strict=True)
+        if sample.teacher is not None
+        for logp, said in zip(row, sample.teacher, strict=True)
+    ]
+    return found | ({"kl_teacher": fmean(gaps)} if gaps else {})
+
+
+def _by_slice(name: str, samples: Sequence[TrainingSample], logprobs: Sequence[Sequence[float]]) -> dict[str, float]:
+    """`<name>.<slice>`: cross-entropy per trained token of each slice, by its own count; without the weights.
+
+    Example: slice "python", log-probabilities [-1, -2] and [-3] -> loss_ce.python 2.0
+    """
+    found: dict[str, list[float]] = {}
+    for sample, row in zip(samples, logprobs, strict=True):
+        if sample.slice:
+            found.setdefault(sample.slice, []).extend(row)
+    return {f"{name}.{slice_}": -fmean(values) for slice_, values in sorted(found.items()) if values}
+
+
+def _in_a_row(rows: Sequence[Sequence[float]]) -> torch.Tensor:
+    return torch.tensor([value for row in rows for value in row])
 
 
 def _drift(

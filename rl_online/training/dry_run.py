@@ -15,7 +15,7 @@ from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.apply import Hooks, Progress, apply_update, select_credited
 from rl_online.training.local import LocalTrainer
 from rl_online.training.memory import peak_memory, reusing_memory
-from rl_online.training.scoring import base_scorer
+from rl_online.training.scoring import base_scorer, frozen_scorer, teacher_folder
 from rl_online.training.state import state_folder, verify_state
 from rl_online.weights.manifest import verify_folder
 
@@ -60,7 +60,8 @@ def run_dry(request: DryRunRequest, *, is_cancelled: Callable[[], bool]) -> DryR
         state = state_folder(request.parent_folder)
         if state.exists():
             verify_state(state, tree_digest=parent.tree_digest)
-        selection = select_credited(request.batch, config, request.lineage)
+        teacher = teacher_folder(request.folders, request.parent_folder)
+        selection = select_credited(request.batch, config, request.lineage, has_teacher=teacher is not None)
         base = base_scorer(request.base_folder, config, selection.samples, device=request.device)
         trainer = LocalTrainer(
             request.parent_folder,
@@ -68,9 +69,18 @@ def run_dry(request: DryRunRequest, *, is_cancelled: Callable[[], bool]) -> DryR
             device=request.device,
             seed=request.seed,
             state=state if state.exists() else None,
+            teacher=None if config.distills_sampled else teacher,
         )
         loaded = time.monotonic()
-        apply_update(trainer, selection, config, seed=request.seed, base=base, hooks=hooks)
+        apply_update(
+            trainer,
+            selection,
+            config,
+            seed=request.seed,
+            base=base,
+            hooks=hooks,
+            teacher=frozen_scorer(teacher, config, device=request.device) if teacher else None,
+        )
         ended = time.monotonic()
         peak = peak_bytes()
     return DryRunResult(

@@ -7,11 +7,13 @@ answer that lacks this goes to KTO, which needs none of it.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from rl_online.rewards.batch import NO_PAIR, UNKNOWN_VERSION, Batch, Sample
 from rl_online.rewards.update_config import UpdateConfig
+
+DISTILL = "distill"  # a sample's kind: the policy's own answer, of which nothing but a teacher's opinion is learnt
 
 
 class Stream(StrEnum):
@@ -19,11 +21,25 @@ class Stream(StrEnum):
 
     RL = "rl"  # rewards, by a ratio to the sampler
     CE = "ce"  # imitate
-    REF_KL = "ref_kl"  # stay near the base
+    REF_KL = "ref_kl"  # stay near the base, come near a teacher
     PREF = "pref"  # good or bad, or better than another; no log-probabilities of the sampler needed
 
 
 Weight = float | list[float]  # of the whole sequence, or of each trained token
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Teaching:
+    """Where a teacher's distribution at each trained token of a sample comes from: from what it said, or reads.
+
+    Example: prompt [5, 6], completion [7, 8], hinted prompt [5, 9, 6]
+        reads = [5, 9, 6, 7, 8]   places = [3, 4]
+    """
+
+    weight: Weight
+    reads: list[int] = field(default_factory=list)  # the sample itself, or with a hint in its prompt
+    places: list[int] = field(default_factory=list)  # of the trained tokens in `reads`
+    top: list[list[tuple[int, float]]] | None = None  # of each trained token: the ids it named, their log-probabilities
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,13 +52,15 @@ class TrainingSample:
 
     token_ids: list[int]
     positions: list[int]  # of the trained tokens, ascending, each at least 1; every list below runs along it
-    weights: Mapping[Stream, Weight]  # the streams it feeds
+    weights: Mapping[Stream, Weight]  # the streams it feeds; with a `teaching` it feeds ref_kl besides
     reward: float
     advantage: Weight = 0.0  # rl: credit of the trained tokens; pref: good (> 0) or bad (< 0)
     behaviour: list[float] | None = None  # rl: log-probabilities at sampling
     proximal: list[float] | None = None  # rl by a loss that needs it: the trainer's own before its first step
     temperature: float = 1.0  # of the sampling distribution; logits are divided by it
     base: list[float] | None = None  # ref_kl: the base's log-probabilities
+    teaching: Teaching | None = None  # ref_kl: how far it is from its teacher is part of the loss
+    teacher: list[float] | None = None  # rl: a teacher's log-probabilities, which its advantage is to follow
     reference: float = 0.0  # pref: the reference's summed log-probability of the trained tokens
     pair: int | None = None  # pref: the same number in both answers of a pair; None for a single answer
     is_chosen: bool = True  # of a pair: the better one
@@ -51,6 +69,7 @@ class TrainingSample:
     lag: int = 0  # updates between its sampler and the weights being trained
     is_heldout: bool = False  # measured after each step, never trained on
     index: int = 0  # its place in the batch
+    slice: str = ""  # ce: what its loss is also shown by, such as a language; empty: nothing
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -128,11 +147,24 @@ def _decide(sample: Sample, config: UpdateConfig, lineage: Sequence[int]) -> Str
         return reason
     if sample.kind == "ce":
         return Stream.CE if config.ce_weight else "ce_off"
+    if sample.kind == DISTILL:
+        return _decide_taught(sample, config)
     if sample.kind == "rl" and UNKNOWN_VERSION not in _versions(sample) and has_ratio(sample):
         return Stream.RL
     if not config.kto_weight:
         return "kto_off"
     return "no_verdict" if sample.reward == sample.baseline else Stream.PREF
+
+
+def _decide_taught(sample: Sample, config: UpdateConfig) -> Stream | str:
+    """Of an answer that a teacher alone has something to say about."""
+    if not config.distill_weight:
+        return "distill_off"
+    if UNKNOWN_VERSION in _versions(sample):
+        return "unknown_version"  # it may be anybody's: learning where oneself goes wrong needs one's own answers
+    if not has_ratio(sample) and (config.distills_sampled or config.base_kl):
+        return "no_logprobs"
+    return Stream.RL if config.distills_sampled else Stream.REF_KL
 
 
 def _unusable(sample: Sample, config: UpdateConfig, lineage: Sequence[int]) -> str | None:
@@ -189,12 +221,13 @@ def _versions(sample: Sample) -> list[int]:
 def _to_training_sample(sample: Sample, stream: Stream, config: UpdateConfig, lineage: Sequence[int]) -> TrainingSample:
     positions, recorded = _positions(sample), sample.behaviour_logprobs
     temperature = (sample.row.get("sampling") or {}).get("temperature")
-    is_ratio = stream is Stream.RL and recorded is not None
-    weight = _weight(sample, positions)
+    is_ratio = stream in (Stream.RL, Stream.REF_KL) and has_ratio(sample)
+    weight = weight_of(sample, positions)
+    streams = [one for one in (stream, Stream.REF_KL) if one is not Stream.REF_KL or (is_ratio and config.base_kl)]
     return TrainingSample(
         token_ids=sample.token_ids,
         positions=positions,
-        weights={stream: weight, **({Stream.REF_KL: weight} if is_ratio and config.base_kl else {})},
+        weights=dict.fromkeys(streams, weight),
         reward=sample.reward,
         advantage=_advantage(sample, positions, stream),
         behaviour=[recorded[place] for place in positions] if is_ratio and recorded is not None else None,
@@ -206,13 +239,14 @@ def _to_training_sample(sample: Sample, stream: Stream, config: UpdateConfig, li
     )
 
 
-def _weight(sample: Sample, positions: Sequence[int]) -> Weight:
+def weight_of(sample: Sample, positions: Sequence[int]) -> Weight:
+    """Of its trained tokens."""
     per_token = sample.row.get("token_weights")
     return sample.weight if per_token is None else [sample.weight * per_token[place] for place in positions]
 
 
 def _advantage(sample: Sample, positions: Sequence[int], stream: Stream) -> Weight:
-    if stream is Stream.CE:
+    if stream is Stream.CE or sample.kind == DISTILL:
         return 0.0
     per_token = sample.row.get("advantages")
     if stream is Stream.RL and per_token is not None:

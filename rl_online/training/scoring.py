@@ -1,7 +1,7 @@
 """Log-probabilities of samples under a network, in forward passes of bounded size."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -11,12 +11,23 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rl_online.policy.load import choose_device, load_policy
-from rl_online.policy.logprobs import can_pack, can_split, pack_rows, pad_rows, selected_logprobs
+from rl_online.policy.logprobs import (
+    can_pack,
+    can_split,
+    logprobs_from,
+    pack_rows,
+    pad_rows,
+    selected_logits,
+    selected_logprobs,
+)
+from rl_online.policy.vocabulary import vocabulary_of
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.errors import ContradictoryUpdate, DoesNotFit
 from rl_online.training.memory import is_out_of_memory
 from rl_online.training.microbatch import in_given_order, micro_batches, packed_batches, padding_share, units
+from rl_online.training.refusals import refuse_vocabulary
 from rl_online.training.samples import Stream, TrainingSample
+from rl_online.training.teacher import Teacher
 from rl_online.weights.manifest import verify_folder
 
 log = logging.getLogger("updater")
@@ -65,9 +76,10 @@ class Layout:
                 if not is_out_of_memory(error):
                     raise
                 said = str(error)
-            self._halve(samples, said)  # out here: while an exception is handled, its frames hold their tensors
+            self.halve(samples, said)  # out here: while an exception is handled, its frames hold their tensors
 
-    def _halve(self, samples: Sequence[TrainingSample], said: str) -> None:
+    def halve(self, samples: Sequence[TrainingSample], said: str) -> None:
+        """Make passes smaller than the largest was. Raises DoesNotFit where each has one unit already."""
         groups = self.groups(samples)
         if len(groups) == len(units(samples)):
             raise DoesNotFit(f"memory ran out with one sample at a time, of up to {self.max_tokens} tokens: {said}")
@@ -78,21 +90,60 @@ class Layout:
             torch.cuda.empty_cache()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pass:
+    """One forward pass through the network in training."""
+
+    indices: list[int]  # of its samples
+    logp_K: Tensor  # log-probabilities of their trained tokens in a row
+    divergence_K: Tensor | None  # of those of its taught samples alone, from their teacher; None where nobody is taught
+
+
 def passes(
-    model: PreTrainedModel, samples: Sequence[TrainingSample], layout: Layout
-) -> Iterator[tuple[list[int], Tensor]]:
-    """Per forward pass: the indices of its samples, and the log-probabilities of their trained tokens in a row."""
+    model: PreTrainedModel, samples: Sequence[TrainingSample], layout: Layout, *, teacher: Teacher | None = None
+) -> Iterator[Pass]:
+    """Over all samples, in groups as laid out; without a `teacher` no divergence is measured."""
+    for indices in layout.groups(samples):
+        yield one_pass(model, indices, samples, layout, teacher=teacher)
+
+
+def one_pass(
+    model: PreTrainedModel,
+    indices: list[int],
+    samples: Sequence[TrainingSample],
+    layout: Layout,
+    *,
+    teacher: Teacher | None = None,
+) -> Pass:
+    """Over the samples at `indices`."""
+    members = [samples[index] for index in indices]
+    # Before the student: layers computed again in its backward pass must find the attention of its forward pass.
+    teacher_KV = None if teacher is None else _ask(teacher, members)
     lay = pack_rows if layout.is_packed else pad_rows
-    for group in layout.groups(samples):
-        lengths = [len(samples[index]) for index in group]
-        choose_attention(model, max_length=sum(lengths) if layout.is_packed else max(lengths))
-        rows = lay(
-            [samples[index].token_ids for index in group],
-            [samples[index].positions for index in group],
-            [samples[index].temperature for index in group],
-            device=model.device,
-        )
-        yield group, selected_logprobs(model, rows, is_split=layout.is_split)
+    lengths = list(map(len, members))
+    choose_attention(model, max_length=sum(lengths) if layout.is_packed else max(lengths))
+    rows = lay(
+        [sample.token_ids for sample in members],
+        [sample.positions for sample in members],
+        [sample.temperature for sample in members],
+        device=model.device,
+    )
+    if teacher is None or all(sample.teaching is None for sample in members):
+        logp_K = selected_logprobs(model, rows, is_split=layout.is_split)
+        return Pass(indices=indices, logp_K=logp_K, divergence_K=None)
+    logits_KV = selected_logits(model, rows, is_split=layout.is_split)
+    is_taught = [sample.teaching is not None for sample in members for _ in sample.positions]
+    divergence_K = teacher.divergence(logits_KV if all(is_taught) else logits_KV[is_taught], members, teacher_KV)
+    return Pass(indices=indices, logp_K=logprobs_from(logits_KV, rows), divergence_K=divergence_K)
+
+
+def _ask(teacher: Teacher, members: Sequence[TrainingSample]) -> Tensor | None:
+    """Its logits at the taught tokens; None where nobody is taught, or it has said all before."""
+    lengths = [len(one.teaching.reads) for one in members if one.teaching is not None and one.teaching.top is None]
+    if not lengths:
+        return None
+    choose_attention(teacher.model, max_length=max(lengths))
+    return teacher.logits(members)
 
 
 def choose_attention(model: PreTrainedModel, *, max_length: int) -> None:
@@ -114,9 +165,30 @@ def score_samples(model: PreTrainedModel, samples: Sequence[TrainingSample], lay
 
     def score() -> list[list[float]]:
         found: list[list[float]] = [[] for _ in samples]
-        for group, logp_K in passes(model, samples, layout):
-            for index, values in zip(group, by_sample(logp_K, [samples[i] for i in group]), strict=True):
+        for one in passes(model, samples, layout):
+            for index, values in zip(
+                one.indices, by_sample(one.logp_K, [samples[i] for i in one.indices]), strict=True
+            ):
                 found[index] = values
+        return found
+
+    return layout.fit(samples, score)
+
+
+@torch.no_grad()
+def score_divergences(
+    model: PreTrainedModel, samples: Sequence[TrainingSample], layout: Layout, teacher: Teacher
+) -> list[list[float]]:
+    """Of each taught sample's trained tokens, without gradient; an empty list for one that is not taught."""
+
+    def score() -> list[list[float]]:
+        found: list[list[float]] = [[] for _ in samples]
+        for one in passes(model, samples, layout, teacher=teacher):
+            taught = [index for index in one.indices if samples[index].teaching is not None]
+            if one.divergence_K is not None:
+                parts = by_sample(one.divergence_K, [samples[index] for index in taught])
+                for index, values in zip(taught, parts, strict=True):
+                    found[index] = values
         return found
 
     return layout.fit(samples, score)
@@ -131,6 +203,18 @@ def base_scorer(
         return None
     verify_folder(folder)
     return frozen_scorer(folder, config, device=device)
+
+
+def teacher_folder(folders: Mapping[str, Path], policy: Path) -> Path | None:
+    """The folder of the teacher among an update's, verified; None where it has none.
+
+    Raises CorruptCheckpoint, or ContradictoryUpdate where it does not share the vocabulary of the policy's checkpoint.
+    """
+    folder = folders.get("teacher")
+    if folder is not None:
+        verify_folder(folder)
+        refuse_vocabulary(vocabulary_of(folder), vocabulary_of(policy))
+    return folder
 
 
 def frozen_scorer(folder: Path, config: UpdateConfig, *, device: str) -> Scorer:

@@ -16,6 +16,7 @@ from rl_online.weights.manifest import MANIFEST, seal_json, unseal_json
 
 FORMAT = 1
 STATE = "state.json"
+FORGETTING = "forgetting.json"  # what the update cost on general text, see `rl_online.gate.forgetting`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

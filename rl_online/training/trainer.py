@@ -58,6 +58,9 @@ class Trainer(Protocol):
     def logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
         """Log-probabilities of each sample's trained tokens, without gradient."""
 
+    def divergences(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """Of each taught sample's trained tokens from its teacher, without gradient; none for one not taught."""
+
     def sample(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float) -> list[Sampled]:
         """One completion per prompt; greedy at temperature 0."""
 

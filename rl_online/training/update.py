@@ -13,16 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rl_online.gate.forgetting import Forgetting
 from rl_online.rewards.batch import read_batch
 from rl_online.rewards.durable import clear_drafts, new_folder, sync_tree
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.apply import Applied, Hooks, Progress, apply_update, refuse_idle, select_credited
 from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFailed
+from rl_online.training.forgetting import measure_forgetting
 from rl_online.training.local import LocalTrainer
 from rl_online.training.memory import reusing_memory
-from rl_online.training.scoring import base_scorer
+from rl_online.training.scoring import base_scorer, frozen_scorer, teacher_folder
 from rl_online.training.snapshots import Snapshots, clear_snapshots, snapshots_in
-from rl_online.training.state import state_folder, verify_state, write_state_manifest
+from rl_online.training.state import FORGETTING, state_folder, verify_state, write_state_manifest
+from rl_online.training.trainer import Trainer
 from rl_online.weights.errors import CorruptCheckpoint
 from rl_online.weights.manifest import Manifest, read_manifest, verify_folder, write_manifest
 from rl_online.weights.publish import DeltaRef, publish_delta
@@ -38,6 +41,7 @@ __all__ = [
 ]
 
 METRICS = "metrics.json"
+CORPUS = "corpus"  # the folder that is no checkpoint
 ORDER = "order.json"  # of each step: the places in the batch of the samples it took
 
 
@@ -63,6 +67,7 @@ class UpdateRequest:
     kind: str = "online"  # the stage of training
     inputs: Mapping[str, Any] = field(default_factory=dict)  # what it needs beside the batch, by name
     folders: Mapping[str, Path] = field(default_factory=dict)  # where those inputs lie that are folders
+    texts_folder: Path | None = None  # where a set of general texts that is a file lies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,8 +80,12 @@ class UpdateResult:
     num_bytes: int  # of the checkpoint folder's files
     delta: DeltaRef
     metrics: dict[str, float]
-    train_s: float  # from the first byte read to the last step; 0 where a killed run had left the checkpoint whole
+    train_s: float  # from the first byte read to the last step and a look at general text; 0 where a killed run had
+    # left the checkpoint whole
     publish_s: float  # writing the checkpoint and its delta, durably
+
+
+Learn = Callable[[UpdateRequest, Manifest, Hooks], tuple[Trainer, Applied]]
 
 
 def run_update(
@@ -85,8 +94,10 @@ def run_update(
     on_progress: Callable[[Progress], None],
     is_cancelled: Callable[[], bool],
     crash: Callable[[str], None],
+    learn: Learn | None = None,
 ) -> UpdateResult:
-    """Train, save and publish; or find that this was done already.
+    """Train, save and publish; or find that this was done already. `learn` is the training itself, without one
+    `learn_from_batch`; it is given the parent's manifest.
 
     Raises UpdateFailed, UpdateCancelled, CorruptBatch, CorruptCheckpoint. None of them leaves a checkpoint folder; a
     cancelled update leaves its last snapshot.
@@ -97,7 +108,7 @@ def run_update(
     parent = verify_folder(request.parent_folder)
     if not request.out_folder.exists():
         with reusing_memory():
-            trained = _train(request, parent, hooks)
+            trained = _train(request, parent, hooks, learn or learn_from_batch)
     manifest = _verify_ours(request, parent)
     clear_snapshots(state_folder(request.out_folder))
     metrics = json.loads((state_folder(request.out_folder) / METRICS).read_text("utf-8"))
@@ -117,51 +128,71 @@ def run_update(
     )
 
 
-def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> float:
-    """Train and save; when the last step was over, by the monotonic clock."""
-    batch = read_batch(request.batch_folder)
-    parent_state = state_folder(request.parent_folder)
-    if parent_state.exists():
-        verify_state(parent_state, tree_digest=parent.tree_digest)
-    lineage = request.lineage or tuple(range(request.parent_version + 1))
-    selection = select_credited(batch, request.config, lineage)
-    base = base_scorer(request.base_folder, request.config, selection.samples, device=request.device)
-    trainer = LocalTrainer(
-        request.parent_folder,
+def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks, learn: Learn) -> float:
+    """Train, measure and save; when the measuring was over, by the monotonic clock."""
+    if (state := state_folder(request.parent_folder)).exists():
+        verify_state(state, tree_digest=parent.tree_digest)
+    try:
+        trainer, applied = learn(request, parent, hooks)
+    except UpdateFailed:
+        clear_snapshots(state_folder(request.out_folder))  # back to the parent: none is to be gone on from
+        raise
+    forgetting = measure_forgetting(
+        trainer.logprobs,
+        folder=request.parent_folder,
+        base=request.base_folder,
         config=request.config,
+        texts_folder=request.texts_folder,
+        device=request.device,
+    )
+    trained = time.monotonic()
+    _save(request, parent, trainer, applied, forgetting, hooks)
+    return trained
+
+
+def learn_from_batch(
+    request: UpdateRequest, parent: Manifest, hooks: Hooks, *, open_trainer: Callable[..., Trainer] = LocalTrainer
+) -> tuple[Trainer, Applied]:
+    """One pass of `apply_update` over the batch, from its last snapshot on; `open_trainer` takes what LocalTrainer
+    does.
+    """
+    batch = read_batch(request.batch_folder)
+    config, lineage = request.config, request.lineage or tuple(range(request.parent_version + 1))
+    teacher = teacher_folder(request.folders, request.parent_folder)
+    selection = select_credited(batch, config, lineage, has_teacher=teacher is not None)
+    base = base_scorer(request.base_folder, config, selection.samples, device=request.device)
+    parent_state = state_folder(request.parent_folder)
+    trainer = open_trainer(
+        request.parent_folder,
+        config=config,
         device=request.device,
         seed=request.seed,
         state=parent_state if parent_state.exists() else None,
+        teacher=None if config.distills_sampled else teacher,
     )
     hooks.crash("update.before_train")
-    state = state_folder(request.out_folder)
     keeper = Snapshots(
-        state,
+        state_folder(request.out_folder),
         trainer,
-        request.config,
+        config,
         parent_digest=parent.tree_digest,
-        identity=_identity(request, parent),
+        identity=identity_of(request, parent),
         crash=hooks.crash,
     )
-    try:
-        applied = apply_update(
-            trainer, selection, request.config, seed=request.seed, base=base, hooks=hooks, keeper=keeper
-        )
-        refuse_idle(applied.history)
-    except UpdateFailed:
-        clear_snapshots(state)  # back to the parent: nothing that led here is to be gone on from
-        raise
-    trained = time.monotonic()
-    _save(request, parent, trainer, batch.digest, applied, hooks)
-    return trained
+    opinions = frozen_scorer(teacher, config, device=request.device) if teacher else None
+    applied = apply_update(
+        trainer, selection, config, seed=request.seed, base=base, hooks=hooks, keeper=keeper, teacher=opinions
+    )
+    refuse_idle(applied.history)
+    return trainer, applied
 
 
 def _save(
     request: UpdateRequest,
     parent: Manifest,
-    trainer: LocalTrainer,
-    batch_digest: str,
+    trainer: Trainer,
     applied: Applied,
+    forgetting: Forgetting,
     hooks: Hooks,
 ) -> None:
     """State first, checkpoint second: a checkpoint that exists always has the state to go on from."""
@@ -178,16 +209,17 @@ def _save(
             parent=request.parent_version,
             parent_tree_digest=parent.tree_digest,
             optimizer_step=trainer.optimizer_step,
-            batches=[batch_digest],
+            batches=[request.batch_folder.name],
             reward_spec=request.reward_spec,
             config_digest=request.config.digest,
             code_version=request.code_version,
         )
         with new_folder(state) as state_draft:
             trainer.save_state(state_draft)
-            (state_draft / METRICS).write_text(json.dumps(applied.metrics), "utf-8")
+            (state_draft / METRICS).write_text(json.dumps(applied.metrics | forgetting.numbers), "utf-8")
+            (state_draft / FORGETTING).write_text(json.dumps(forgetting.to_json()), "utf-8")
             (state_draft / ORDER).write_text(json.dumps(applied.order), "utf-8")
-            write_state_manifest(state_draft, tree_digest=manifest.tree_digest, facts=_identity(request, parent))
+            write_state_manifest(state_draft, tree_digest=manifest.tree_digest, facts=identity_of(request, parent))
             sync_tree(state_draft)
             if state.exists():  # of a run that was killed, or of this one while it ran
                 for snapshot in snapshots_in(state):
@@ -201,13 +233,13 @@ def _verify_ours(request: UpdateRequest, parent: Manifest) -> Manifest:
     """The manifest of the finished checkpoint. Raises CorruptCheckpoint when the folder is another request's."""
     manifest = verify_folder(request.out_folder)
     state = verify_state(state_folder(request.out_folder), tree_digest=manifest.tree_digest)
-    for name, value in _identity(request, parent).items():
+    for name, value in identity_of(request, parent).items():
         if state.get(name) != value:
             raise CorruptCheckpoint(f"{request.out_folder} was made by another update: its {name} differs")
     return manifest
 
 
-def _identity(request: UpdateRequest, parent: Manifest) -> dict[str, Any]:
+def identity_of(request: UpdateRequest, parent: Manifest) -> dict[str, Any]:
     """What decides the weights, apart from code and machine."""
     return {
         "policy": request.policy,
@@ -216,6 +248,11 @@ def _identity(request: UpdateRequest, parent: Manifest) -> dict[str, Any]:
         "batch": request.batch_folder.name,
         "config_digest": request.config.digest,
         "base": request.base_folder and read_manifest(request.base_folder).tree_digest,
+        **{
+            name: read_manifest(folder).tree_digest
+            for name, folder in request.folders.items()
+            if name != CORPUS  # its digest is its input
+        },
         "lineage": list(request.lineage),
         "seed": request.seed,
         **({} if request.kind == "online" else {"kind": request.kind, "inputs": dict(request.inputs)}),
