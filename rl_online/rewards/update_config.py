@@ -130,7 +130,7 @@ class UpdateConfig:
     # PPO against a reward model.
     ppo_iterations: int = _later(10)  # rounds of answering, scoring and learning
     ppo_prompts: int = _later(64)  # answered in each iteration
-    ppo_watched: int = _later(32)  # other prompts, answered after each iteration and only measured
+    ppo_watched: int = _later(64)  # other prompts, answered after each iteration and only measured
     ppo_max_new_tokens: int = _later(128)
     ppo_temperature: float = _later(1.0)
     ppo_kl: float = _later(0.05)  # coefficient of l - f, the KL to the base, taken off the reward of each token
@@ -139,7 +139,7 @@ class UpdateConfig:
     value_clip: float = _later(0.2)  # how far a value may move from the one before the iteration
     value_learning_rate: float = _later(1e-5)  # of the value network, which has an optimizer of its own
     value_init: str = _later("reward_model")  # the value network begins as: reward_model, or fresh (the policy)
-    gold_margin: float = _later(0.1)  # stop once gold is this much below its best while the proxy rises, in its std
+    gold_margin: float = _later(0.25)  # stop once gold is this much below its best while the proxy rises, in its std
 
     # Text of no product, on which the gate compares the candidate with its base.
     general_texts: str = _later("builtin")  # builtin, a file in the home's texts folder, or "" for none
