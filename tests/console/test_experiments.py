@@ -11,6 +11,7 @@ from registry.models import Checkpoint
 from registry.tenancy import tenant
 from rl_online.gate.decision import decide
 from rl_online.gate.evidence import Arm, Evidence, Guard, Half, JudgedWins
+from rl_online.gate.forgetting import DocumentLoss, Forgetting
 from rl_online.gate.limits import Limits
 from rl_online.models import CanaryLook, GateReport, LearningPlan, UpdateRun
 from rl_online.services import live_experiments, plans
@@ -116,7 +117,12 @@ def test_guards_and_what_can_be_seen_stand_in_the_gates_report(as_owner, project
     long = Guard(
         name="output tokens", candidate=dict.fromkeys(keys, 15.0), serving=dict.fromkeys(keys, 10.0), relative=True
     )
-    evidence = Evidence(candidate="editor@3", halves=(half, replace(half, name="unseen families")), guards=(long,))
+    halves = (half, replace(half, name="unseen families"))
+    lost = [
+        DocumentLoss(name=name, num_tokens=10, num_bytes=40, candidate_nats=33.0, base_nats=30.0) for name in ("a", "b")
+    ]
+    forgetting = Forgetting(texts="own.txt", digest="d" * 64, base="b", documents=tuple(lost))
+    evidence = Evidence(candidate="editor@3", halves=halves, guards=(long,), forgetting=forgetting)
     decision = decide(evidence, Limits(margins={"seen families": 0.2}))
     with tenant(project.id):
         checkpoint = Checkpoint.objects.get(policy=loop.policy, version=3)
@@ -126,6 +132,7 @@ def test_guards_and_what_can_be_seen_stand_in_the_gates_report(as_owner, project
         )  # fmt: skip
     html = get(as_owner, "gate", report=report.pk)
     assert "Guards" in html and "output tokens" in html and "+50.0" in html and "only shown" in html
+    assert "General text" in html and "own.txt" in html and "upper 95% bound +0.300 not below +0.200" in html
     assert "Can see" in html and "upright strokes: the margin of each" in html
 
 
@@ -221,7 +228,7 @@ RULES = {
     "margins": "humaneval: 2.5\nhumaneval: family=add: 20", "judged": "45", "judged_pairs": "60",
     "superior_on": "seen families, unseen families",
     "guards": "output tokens: 0.25\n\nempty answers: 0.05", "canary": "10", "live_margin": "3", "min_users": "80",
-    "max_days": "7.5", "live_guards": "latency: 0.1",
+    "max_days": "7.5", "live_guards": "latency: 0.1", "max_forgetting": "0.3",
 }  # fmt: skip
 
 
@@ -249,6 +256,7 @@ def test_the_rules_are_changed_by_their_form_and_hold_as_they_were_written(send_
         gate, live = plans.gate_limits(plan), plans.live_limits(plan)
     assert (gate.margin, gate.superior_on, gate.canary_share) == (0.05, ["seen families", "unseen families"], 0.1)
     assert gate.guards == {"output tokens": 0.25, "empty answers": 0.05}
+    assert gate.max_forgetting == 0.3
     assert plan.gate_suites == [{"benchmark": "humaneval@1", "sampling": {"max_tokens": 512}}]
     assert gate.margins == {"humaneval": 0.025, "humaneval: family=add": 0.2}
     assert (plan.gate_judge_id, plan.judged_pairs, gate.judged) == (judge.pk, 60, 0.45)

@@ -45,6 +45,7 @@ def gate(request: MemberRequest, report: int) -> HttpResponse:
             "targets": found.evidence.get("targets", []),
             "vote": found.evidence.get("vote"),
             "guards": found.evidence.get("guards", []),
+            "forgetting": found.evidence.get("forgetting"),
             "figure": forest(found),
             "power": power(reads.curves(found)),
             "suites": reads.suites_behind(found),

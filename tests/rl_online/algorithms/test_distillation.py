@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import ones, tensor
 
-from rl_online.algorithms.gkd import generalised_jsd, top_kl_teacher_to_student
+from rl_online.algorithms.gkd import divergences, generalised_jsd, kl_top_and_tail, top_kl_teacher_to_student
 from rl_online.algorithms.hint_distillation import hint_advantage, hint_distillation
 from rl_online.algorithms.on_policy_distillation import distillation_advantage
 from rl_online.algorithms.policy_gradient import reinforce
@@ -51,6 +51,33 @@ def test_of_a_teachers_top_one_only_its_term_is_left():
         STUDENT.log(), tensor([[0]]), tensor([[0.5]], dtype=torch.float64).log(), ones(1), denominator=1
     )
     assert loss.item() == pytest.approx(0.5 * math.log(2))
+
+
+def test_divergences_over_two_tokens():
+    """Teacher (3/4, 1/4), student (1/2, 1/2); halfway M = (5/8, 3/8)."""
+    teacher, student = tensor([[0.75, 0.25]]).log(), tensor([[0.5, 0.5]]).log()
+    there = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)  # .1308
+    back = 0.5 * math.log(2 / 3) + 0.5 * math.log(2)  # .1438
+    middle = 0.5 * (0.75 * math.log(1.2) + 0.25 * math.log(2 / 3) + 0.5 * math.log(0.8) + 0.5 * math.log(4 / 3))
+    found = [divergences(student, teacher, beta=beta).item() for beta in (0.0, 1.0, 0.5)]
+    assert found == pytest.approx([there, back, middle], abs=1e-6)
+
+
+def test_what_a_teacher_did_not_name_counts_as_one_token():
+    # named: the first at 1/2; the rest 1/2 together, under the student 1/4 and 3/4
+    found = kl_top_and_tail(STUDENT.log(), tensor([[0]]), tensor([[0.5]], dtype=torch.float64).log())
+    assert found.item() == pytest.approx(0.5 * math.log(2) + 0.5 * math.log(2 / 3))
+    assert found.item() < kl(TEACHER, STUDENT)
+
+
+def test_of_tokens_with_fewer_names_the_rest_is_filled_up():
+    student = torch.log_softmax(tensor([[0.3, 0.1, -0.2], [0.3, 0.1, -0.2]]), -1).requires_grad_()
+    ids, logp = tensor([[2, 0], [2, 0]]), tensor([[0.5, 0.25], [0.5, 0.0]]).log()
+    both = kl_top_and_tail(student, ids, logp)
+    alone = kl_top_and_tail(student[1:], ids[1:, :1], logp[1:, :1])
+    assert both[1].item() == pytest.approx(alone.item())
+    both.sum().backward()
+    assert student.grad.isfinite().all()
 
 
 def test_a_sampled_tokens_advantage_is_what_the_teacher_thinks_of_it():

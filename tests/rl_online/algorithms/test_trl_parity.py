@@ -27,6 +27,10 @@ from rl_online.algorithms.reward_model import bradley_terry
 from rl_online.algorithms.rloo import sequence_surrogate
 from rl_online.algorithms.sequence_ratio import opsm_keep
 from rl_online.policy.logprobs import pad_rows, selected_logprobs
+from rl_online.rewards.update_config import UpdateConfig
+from rl_online.training.local import LocalTrainer
+from rl_online.training.objective import Objective
+from rl_online.training.samples import Teaching, TrainingSample
 
 # S samples, K trained tokens, T padded length
 
@@ -362,3 +366,30 @@ def test_gkd(trl, beta):
     ours.backward()
     assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
     torch.testing.assert_close(inputs[1].grad, inputs[0].grad, **TOLERANCE)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_gkd_as_a_term_of_an_update(trl, tmp_path, beta):
+    """Two answers, a teacher in a folder, cut into two passes: the trainer's term, and its gradient in every weight."""
+    for seed, name in enumerate(("student", "teacher")):
+        network(seed).save_pretrained(tmp_path / name)
+    ids, labels = tensor([[9, 3, 4, 5, 6], [8, 2, 7, 1, 0]]), tensor([[-100, -100, 4, 5, 6], [-100, 2, 7, -100, -100]])
+    model, teacher = network(0), network(1)
+    theirs = trl.GKDTrainer.generalized_jsd_loss(
+        model(input_ids=ids).logits[:, :-1], teacher(input_ids=ids).logits[:, :-1], labels[:, 1:], beta=beta
+    )
+    places = [[2, 3, 4], [1, 2]]
+    samples = [
+        TrainingSample(
+            token_ids=row, positions=at, weights={}, reward=0.0, teaching=Teaching(weight=1.0, reads=row, places=at)
+        )
+        for row, at in zip(ids.tolist(), places, strict=True)
+    ]
+    config = UpdateConfig(distill_weight=1.0, distill_beta=beta, micro_batch_tokens=5)
+    trainer = LocalTrainer(tmp_path / "student", config=config, device="cpu", seed=0, teacher=tmp_path / "teacher")
+    seen = trainer.forward_backward(samples, Objective.of(samples, config))
+    assert seen.num_passes == 2
+    assert seen.losses["distill"] == pytest.approx(theirs.item(), abs=1e-6)
+    expected = gradients(theirs, model)
+    for (name, _), gradient in zip(model.named_parameters(), expected, strict=True):
+        torch.testing.assert_close(trainer.optimizer.gradients[name].reshape(gradient.shape), gradient, **TOLERANCE)
