@@ -1,6 +1,6 @@
 """What pages, reports and the gate read of benchmarks and runs. Inside a tenant; nothing here writes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from django.db.models import Count, Q
@@ -114,17 +114,22 @@ def scores(run: EvalRun) -> dict[str, float | None]:
     return {problem_id: _mean_of_scored(repeats) for problem_id, repeats in values.items()}
 
 
-def side_effects(run: EvalRun) -> dict[str, dict[str, float]]:
+def side_effects(
+    run: EvalRun, *, facts: Mapping[str, Callable[[str], bool]] | None = None
+) -> dict[str, dict[str, float]]:
     """What comes with the answers: name -> problem -> value, averaged over repeats; what was not measured is absent.
 
-    `empty answers` is 1 where the answer holds nothing but space; `output tokens`; `latency ms`.
+    `empty answers` is 1 where the answer holds nothing but space; `output tokens`; `latency ms`; and of each of `facts`
+    whether it holds of the answer's text.
     """
-    found: dict[str, dict[str, list[float]]] = {"empty answers": {}, "output tokens": {}, "latency ms": {}}
+    facts = {"empty answers": lambda text: not text.strip(), **(facts or {})}
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in (*facts, "output tokens", "latency ms")}
     rows = Score.objects.filter(run=run, scorer=run.scorer, status__in=(ScoreStatus.SCORED, ScoreStatus.UNSCORED))
     for problem_id, output, usage, latency_ms in rows.values_list(
         "problem__problem_id", "output", "usage", "latency_ms"
     ):
-        found["empty answers"].setdefault(problem_id, []).append(float(not output.strip()))
+        for name, holds in facts.items():
+            found[name].setdefault(problem_id, []).append(float(holds(output)))
         if isinstance(tokens := usage.get("output"), int):
             found["output tokens"].setdefault(problem_id, []).append(float(tokens))
         if latency_ms is not None:

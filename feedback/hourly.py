@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import Count, Sum
 
 from feedback.intervals import Bounds, Moments, bounds_of
-from feedback.models import LatencyRollup, TurnRollup, UserRollup
+from feedback.models import LatencyRollup, SignalRollup, TurnRollup, UserRollup
 from feedback.rollups import HOUR, quantile, whole_hours
 from registry.tenancy import current_project_id
 
@@ -112,6 +112,10 @@ class Counts:
     latency_us: int = 0
     without_logprobs: int = 0  # of our own weights
     from_future: int = 0
+    with_conduct: int = 0  # turns of which is known what they do (`feedback.conduct`); the next three are among them
+    bad_calls: int = 0
+    asked_back: int = 0
+    without_edit: int = 0
 
 
 COUNTED = [field.name for field in fields(Counts)]
@@ -134,6 +138,25 @@ def counts_by_origin(span: Span, *, source: str | None = None) -> dict[Origin, C
             "policy", "version", "model"
         )
     }
+
+
+def counts_by_version(
+    span: Span, *, policy: str, versions: Collection[int], source: str = REAL_USERS
+) -> dict[int, Counts]:
+    """As `counts`, apart for each of these versions; one without a turn is left out."""
+    rows = _rollups(TurnRollup, span, policy, source).filter(version__in=versions).values("version")
+    return {
+        row["version"]: Counts(**{name: int(row[f"sum_{name}"]) for name in COUNTED})
+        for row in rows.annotate(**{f"sum_{name}": Sum(name) for name in COUNTED}).order_by("version")
+    }
+
+
+def num_signals_by_version(
+    span: Span, kind: str, *, policy: str, versions: Collection[int], source: str = REAL_USERS
+) -> dict[int, int]:
+    """Signals of one kind about the turns of these versions, by the hour of the signal."""
+    rows = _rollups(SignalRollup, span, policy, source).filter(version__in=versions, kind=kind)
+    return dict(rows.values_list("version").annotate(n=Sum("signals")).order_by("version"))
 
 
 def num_users(span: Span, *, policy: str | None = None, source: str | None = None) -> int:

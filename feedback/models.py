@@ -119,6 +119,9 @@ class Turn(TenantModel):
     num_completion_chars = models.IntegerField(default=0)
     has_logprobs = models.BooleanField(default=False)  # token ids, logprobs and versions are all there
     is_shown = models.BooleanField(default=True)
+    has_bad_call = models.BooleanField(null=True)  # these three as in `feedback.conduct`; None: not known
+    asks_back = models.BooleanField(null=True)
+    is_without_edit = models.BooleanField(null=True)
     label = models.ForeignKey("Label", on_delete=models.SET_NULL, null=True, related_name="+")
     outcome = models.CharField(max_length=7, choices=Outcome, null=True)  # of the current label
     settled_at = models.DateTimeField(null=True)
@@ -427,6 +430,10 @@ class TurnRollup(CheckpointColumns):
     latency_us = models.PositiveBigIntegerField()  # the sum over them; whole microseconds, so that sums are exact
     without_logprobs = models.PositiveIntegerField(db_default=0)  # of our own weights: no ratio loss can use them
     from_future = models.PositiveIntegerField(db_default=0)  # dated more than 5 s after they arrived
+    with_conduct = models.PositiveIntegerField(db_default=0)  # turns of which is known what they do
+    bad_calls = models.PositiveIntegerField(db_default=0)  # of these, with a tool call that cannot be carried out
+    asked_back = models.PositiveIntegerField(db_default=0)
+    without_edit = models.PositiveIntegerField(db_default=0)
 
     class Meta:
         constraints = [

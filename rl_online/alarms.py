@@ -26,6 +26,11 @@ class Rule(StrEnum):
     GATE_HELD = "gate_held"
     PAUSED = "paused"
     BUDGET = "budget"
+    BAD_CALLS = "bad_calls"
+    QUESTIONS = "questions"
+    NO_EDIT = "no_edit"
+    ABANDONED = "abandoned"
+    LENGTH = "length"
 
     @property
     def heading(self) -> str:
@@ -81,6 +86,9 @@ MAX_ORPHAN_SHARE = 0.2
 MAX_LABEL_WAIT_S = 60.0
 ENGINE_PATIENCE = timedelta(minutes=2)  # after a promotion or rollback
 HELD_IN_ROW = 3
+MIN_CONDUCT = 100  # turns on both sides before a drift of what answers do is believed
+MAX_RISE = {"bad_calls": 0.02, "questions": 0.05, "no_edit": 0.05, "abandoned": 0.05}  # of the share
+MAX_LONGER = 0.25  # of the mean length, up or down
 
 
 # --- What the rules look at ---
@@ -270,6 +278,78 @@ def budget(
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conduct:
+    """What the answers of one checkpoint do, among real users."""
+
+    checkpoint: str
+    turns: int  # of which the number is known
+    value: float | None  # a share, or a mean; None without turns
+    low: float = 0.0  # of the 95 % interval of a share
+    high: float = 1.0
+
+
+def drift(rule: Rule, policy: str, *, now: Conduct, before: Sequence[Conduct]) -> Finding:
+    """A share among the serving checkpoint's answers is above that of an earlier checkpoint by more than its limit.
+
+    `before`: the one that served before and the first, so that many small steps are seen too. The intervals must be
+    apart, as they are where it is no chance.
+    """
+    known = [one for one in before if one.value is not None and one.turns >= MIN_CONDUCT]
+    if now.value is None or now.turns < MIN_CONDUCT or not known:
+        return Finding(rule=rule, subject=policy, verdict=Verdict.UNKNOWN)
+    value, limit = now.value, MAX_RISE[rule]
+    risen = [one for one in known if one.value is not None and value - one.value > limit and now.low > one.high]
+    if not risen:
+        return Finding(rule=rule, subject=policy, verdict=Verdict.CALM)
+    old = min(risen, key=lambda one: one.value or 0.0)
+    return Finding(
+        rule=rule,
+        subject=policy,
+        verdict=Verdict.RAISED,
+        summary=(
+            f"{rule.heading}: {value:.1%} of the turns of {now.checkpoint} ({now.low:.1%} to {now.high:.1%}, "
+            f"n {now.turns:,}); with {old.checkpoint} it was {old.value:.1%} "
+            f"({old.low:.1%} to {old.high:.1%}, n {old.turns:,})"
+        ),
+        about=f"{now.checkpoint} after {old.checkpoint}",
+        evidence={
+            "checkpoint": now.checkpoint, "value": value, "turns": now.turns,
+            "before": old.checkpoint, "value_before": old.value, "turns_before": old.turns,
+        },
+    )  # fmt: skip
+
+
+def length(policy: str, *, now: Conduct, before: Sequence[Conduct]) -> Finding:
+    """The serving checkpoint's answers are longer or shorter than an earlier one's by more than a quarter of its mean.
+
+    Hourly counts know no spread, so this one has a limit and no interval.
+    """
+    known = [one for one in before if one.value and one.turns >= MIN_CONDUCT]
+    if now.value is None or now.turns < MIN_CONDUCT or not known:
+        return Finding(rule=Rule.LENGTH, subject=policy, verdict=Verdict.UNKNOWN)
+    changes = [(now.value / one.value - 1, one) for one in known if one.value]
+    change, old = max(changes, key=lambda pair: abs(pair[0]))
+    if abs(change) <= MAX_LONGER:
+        return Finding(rule=Rule.LENGTH, subject=policy, verdict=Verdict.CALM)
+    return Finding(
+        rule=Rule.LENGTH,
+        subject=policy,
+        verdict=Verdict.RAISED,
+        summary=(
+            f"Answers of {now.checkpoint} have {now.value:.0f} tokens on average, n {now.turns:,}; "
+            f"with {old.checkpoint} it was {old.value:.0f}, n {old.turns:,}"
+        ),
+        about=f"{now.checkpoint} after {old.checkpoint}",
+        evidence={
+            "checkpoint": now.checkpoint,
+            "value": now.value,
+            "before": old.checkpoint,
+            "value_before": old.value,
+        },
+    )
+
+
 # --- What becomes of an alarm ---
 
 
@@ -310,6 +390,11 @@ _HEADINGS = {
     Rule.GATE_HELD: "The gate keeps holding",
     Rule.PAUSED: "Learning is paused",
     Rule.BUDGET: "Budget",
+    Rule.BAD_CALLS: "Invalid tool calls",
+    Rule.QUESTIONS: "Questions back",
+    Rule.NO_EDIT: "Answers without an edit",
+    Rule.ABANDONED: "Abandoned turns",
+    Rule.LENGTH: "Length of answers",
 }
 _MEANINGS = {
     Rule.SHARE_DROP: (
@@ -333,13 +418,33 @@ _MEANINGS = {
     Rule.PAUSED: "the policy's plan is paused",
     Rule.BUDGET: "what was spent in a UTC day or month reaches a share of its budget; told again at each share",
 }
+_DRIFTS = {
+    Rule.BAD_CALLS: "turns with a tool call nobody could carry out",
+    Rule.QUESTIONS: "turns that end in a question and do nothing",
+    Rule.NO_EDIT: "turns without tool call or code",
+    Rule.ABANDONED: "turns their user walked away from",
+}
+_MEANINGS |= {
+    rule: (
+        f"the serving checkpoint's share of {what} is more than {100 * MAX_RISE[rule]:.0f} points above that of the "
+        f"one before it or of the first, with 95 % intervals apart; at least {MIN_CONDUCT} turns each"
+    )
+    for rule, what in _DRIFTS.items()
+} | {
+    Rule.LENGTH: (
+        f"the serving checkpoint's mean answer is more than {MAX_LONGER:.0%} longer or shorter than that of the one "
+        f"before it or of the first; at least {MIN_CONDUCT} turns each"
+    )
+}
 _SEVERITIES = {
+    Rule.BAD_CALLS: "critical",
     Rule.SHARE_DROP: "critical",
     Rule.SILENCE: "critical",
     Rule.ENGINE_AWAY: "critical",
     Rule.PAUSED: "info",
 }
 _CALM_AFTER = {
+    **dict.fromkeys((*_DRIFTS, Rule.LENGTH), timedelta(minutes=30)),
     Rule.SHARE_DROP: timedelta(minutes=30),
     Rule.ORPHANS: timedelta(minutes=30),
     Rule.LABEL_LAG: timedelta(minutes=5),

@@ -3,7 +3,8 @@
 Users are split by a hash, so the two arms differ by chance and by the checkpoint alone. Per user the share of answers
 that were accepted is compared, less what the same user's share before the start foretells (CUPED), and the difference
 gets a confidence sequence: it may be looked at after every turn without raising the false alarm rate. Guards are what
-must not get worse meanwhile: errors, retries, length, latency. The total error is split evenly over accept share and
+must not get worse meanwhile: errors, retries, abandoned turns, length, latency, and what the answers do: invalid tool
+calls, questions back, answers without an edit. The total error is split evenly over accept share and
 guards, so that all of them together alarm falsely at most as often as the level says.
 
     roll back   users of the canary are shown to accept less, or a guard is shown to be beyond its limit
@@ -50,6 +51,10 @@ GUARDS = (
     GuardLimit(name="retry share", at_most=0.05, scale=0.05),
     GuardLimit(name="output tokens", at_most=0.25, scale=0.25, relative=True),
     GuardLimit(name="latency", at_most=0.25, scale=0.25, relative=True),
+    GuardLimit(name="abandon share", at_most=0.05, scale=0.05),
+    GuardLimit(name="invalid tool calls", at_most=0.02, scale=0.02),
+    GuardLimit(name="questions back", at_most=0.05, scale=0.05),
+    GuardLimit(name="without an edit", at_most=0.05, scale=0.05),
 )
 
 
@@ -199,13 +204,14 @@ def _guarded(evidence: LiveEvidence, limits: LiveLimits, guard: GuardLimit, conf
     seen = look(effect, tau=guard.scale, min_n=2 * limits.min_users, confidence=confidence)
     enough = min(len(new), len(old)) >= limits.min_users
     low, high = seen.estimate.low, seen.estimate.high
-    never = enough and not any(new) and not any(old)  # e.g. no error on either side: nothing varied, and nothing rose
-    within = never or (enough and high is not None and high < guard.at_most)
+    same = enough and len({*new, *old}) == 1  # e.g. no error on either side: nothing varied, and nothing rose
+    within = same or (enough and high is not None and high < guard.at_most)
     beyond = enough and low is not None and low > guard.at_most
     unit = "of the serving arm's mean" if guard.relative else "points"
     said = "shown within" if within else "shown beyond" if beyond else "not shown within"
-    if never:
-        sentence = f"{guard.name}: none among {len(new)} users of the canary and {len(old)} others"
+    if same:
+        value = "none" if not any(new) else "the same"
+        sentence = f"{guard.name}: {value} among {len(new)} users of the canary and {len(old)} others"
     elif low is None or high is None or not enough:
         sentence = f"{guard.name}: too few users, {_too_few(len(new), len(old), limits)}"
     else:

@@ -15,7 +15,8 @@ COUNTS: dict[str, tuple[str, str]] = {  # table -> (columns after project_id, th
     "feedback_turnrollup": (
         "hour, policy, version, model, source, turns, errors, shown, settled, accepted, rejected, silent, unknown, "
         "with_usage, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, "
-        "with_latency, latency_us, without_logprobs, from_future",
+        "with_latency, latency_us, without_logprobs, from_future, "
+        "with_conduct, bad_calls, asked_back, without_edit",
         f"""
         SELECT %(project)s::uuid, {_HOUR}, t.policy, t.version, t.model, t.source, count(*), count(t.error),
           count(*) FILTER (WHERE t.is_shown), count(*) FILTER (WHERE {_IS_SETTLED}),
@@ -31,7 +32,9 @@ COUNTS: dict[str, tuple[str, str]] = {  # table -> (columns after project_id, th
           coalesce(sum(t.reasoning_tokens) FILTER (WHERE {_TOLD}), 0),
           count(t.latency_ms), coalesce(sum({_MICROSECONDS}), 0),
           count(*) FILTER (WHERE t.version IS NOT NULL AND NOT t.has_logprobs),
-          count(*) FILTER (WHERE t.at > t.received_at + interval '5 seconds')
+          count(*) FILTER (WHERE t.at > t.received_at + interval '5 seconds'), count(t.asks_back),
+          count(*) FILTER (WHERE t.has_bad_call), count(*) FILTER (WHERE t.asks_back),
+          count(*) FILTER (WHERE t.is_without_edit)
         {_TURNS} GROUP BY {_HOUR}, t.policy, t.version, t.model, t.source
         """,
     ),

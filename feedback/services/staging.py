@@ -14,6 +14,7 @@ from weakref import WeakSet
 import msgspec
 from django.db import connection, transaction
 
+from feedback.conduct import conduct_of
 from feedback.wire import SignalItem, TurnItem, Usage
 
 _TABLES = """
@@ -22,6 +23,7 @@ CREATE TEMP TABLE IF NOT EXISTS feedback_staged_turn (
   problem text, surface text, language text, "user" text, source text, sampling jsonb, finish_reason text, error text,
   input_tokens int, cache_read_tokens int, cache_write_tokens int, output_tokens int, reasoning_tokens int,
   ttft_ms float8, latency_ms float8, num_completion_chars int, has_logprobs bool, is_shown bool,
+  has_bad_call bool, asks_back bool, is_without_edit bool,
   messages jsonb, prompt text, completion text, tool_calls jsonb, prompt_token_ids int[], completion_token_ids int[],
   logprobs float8[], weight_versions jsonb, routed_experts jsonb, metadata jsonb) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS feedback_staged_signal (
@@ -32,7 +34,7 @@ _have_tables: WeakSet[Any] = WeakSet()  # connections to PostgreSQL, which keep 
 _TURN_COLUMNS = (
     'index, at, policy, version, model, "group", problem, surface, language, "user", source, sampling, finish_reason, '
     "error, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, ttft_ms, latency_ms, "
-    "num_completion_chars, has_logprobs, is_shown"
+    "num_completion_chars, has_logprobs, is_shown, has_bad_call, asks_back, is_without_edit"
 )
 _PAYLOAD_COLUMNS = (
     "turn_id, at, messages, prompt, completion, tool_calls, prompt_token_ids, completion_token_ids, logprobs, "
@@ -141,14 +143,19 @@ _NO_USAGE = Usage()
 def _turn_line(turn: TurnItem) -> str:
     usage = turn.usage or _NO_USAGE
     completion = turn.completion or ""
+    conduct = conduct_of(completion=completion, tool_calls=turn.tool_calls, is_chat=turn.messages is not None)
     return _line(
         _text(turn.id), _text(turn.session), str(turn.index), turn.at.isoformat(), _text(turn.policy),
         _number(turn.version), _text(turn.model), _text(turn.group), _text(turn.problem), _text(turn.surface),
         _text(turn.language), _text(turn.user), turn.source, _json(turn.sampling), _text(turn.finish_reason),
         _text(turn.error), _number(usage.input), _number(usage.cache_read), _number(usage.cache_write),
         _number(usage.output), _number(usage.reasoning), _number(turn.ttft_ms), _number(turn.latency_ms),
-        str(len(completion)), _flag(turn.has_logprobs), _flag(turn.is_shown), _json(turn.messages), _text(turn.prompt),
-        _text(completion), _json(turn.tool_calls), _array(turn.prompt_token_ids), _array(turn.completion_token_ids),
+        str(len(completion)), _flag(turn.has_logprobs), _flag(turn.is_shown),
+        _flag(conduct.has_bad_call if conduct else None), _flag(conduct.asks_back if conduct else None),
+        _flag(conduct.is_without_edit if conduct else None),
+        _json(turn.messages),
+        _text(turn.prompt), _text(completion), _json(turn.tool_calls), _array(turn.prompt_token_ids),
+        _array(turn.completion_token_ids),
         _array(turn.logprobs), _json(turn.weight_versions), _json(turn.routed_experts), _json(turn.metadata),
     )  # fmt: skip
 
@@ -177,8 +184,8 @@ def _number(value: float | None) -> str:
     return _NULL if value is None else repr(value)
 
 
-def _flag(value: bool) -> str:
-    return "t" if value else "f"
+def _flag(value: bool | None) -> str:
+    return _NULL if value is None else "t" if value else "f"
 
 
 def _json(value: Any) -> str:

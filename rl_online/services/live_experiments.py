@@ -153,9 +153,15 @@ def _keep(experiment: Experiment, decision: LiveDecision, *, now: datetime) -> N
 
 
 def _user(arm: UserArm, before: float | None) -> User:
-    guards = {"error share": arm.num_errors / arm.num_turns, "retry share": arm.num_retried / arm.num_turns}
-    if arm.output_tokens is not None:
-        guards["output tokens"] = arm.output_tokens
-    if arm.latency_ms is not None:
-        guards["latency"] = arm.latency_ms
+    measured = {
+        "error share": arm.num_errors / arm.num_turns,
+        "retry share": arm.num_retried / arm.num_turns,
+        "abandon share": arm.num_abandoned / arm.num_turns,
+        "output tokens": arm.output_tokens,
+        "latency": arm.latency_ms,
+        "invalid tool calls": arm.bad_call_share,
+        "questions back": arm.asks_back_share,
+        "without an edit": arm.without_edit_share,
+    }
+    guards = {name: value for name, value in measured.items() if value is not None}
     return User(accept_share=arm.accept_share, accept_share_before=before, guards=guards)

@@ -16,6 +16,7 @@ from registry.models import AuditEvent, Checkpoint, Deployment, Policy
 from rl_online import alarms
 from rl_online.alarms import Finding, Window
 from rl_online.models import EngineHolding, GateReport, LearningPlan, UpdateRun, UpdateState
+from rl_online.services.drift import drifts
 from rl_online.services.holdings import REPORT_HOLDS_FOR
 
 SHARES_REACH = timedelta(days=90)  # of the turns that the two serving windows are made of
@@ -32,6 +33,7 @@ def findings(project_id: UUID, *, now: datetime) -> list[Finding]:
         policy = deployment.policy
         found += [
             _share_drop(deployment, now),
+            *(drift.finding for drift in drifts(deployment, now=now)),
             _update_failed(policy),
             _engine_away(deployment, now),
             _gate_held(policy),

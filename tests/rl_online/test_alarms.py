@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rl_online import alarms
-from rl_online.alarms import Finding, Rule, Verdict, Window
+from rl_online.alarms import Conduct, Finding, Rule, Verdict, Window
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 RAISED, CALM, UNKNOWN = Verdict.RAISED, Verdict.CALM, Verdict.UNKNOWN
@@ -130,3 +130,53 @@ def test_an_alarm_closes_after_its_rule_was_calm_for_a_while(verdict, calm_minut
 def test_what_a_person_closed_is_no_news_until_it_happens_anew(closed_about, is_news):
     finding = Finding(rule=Rule.UPDATE_FAILED, verdict=RAISED, about="a")
     assert alarms.is_news(finding, closed_about=closed_about) is is_news
+
+
+def conduct(value: float | None, *, name: str = "editor@2", turns: int = 200, half: float = 0.02) -> Conduct:
+    middle = value or 0.0
+    return Conduct(checkpoint=name, turns=turns, value=value, low=middle - half, high=middle + half)
+
+
+def old(value: float | None, *, turns: int = 200, name: str = "editor@1") -> Conduct:
+    return conduct(value, name=name, turns=turns)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "verdict"),
+    [
+        (conduct(0.16), [old(0.10)], RAISED),
+        (conduct(0.15), [old(0.10)], CALM),  # five points are allowed
+        (conduct(0.16, half=0.05), [old(0.10)], CALM),  # the intervals touch
+        (conduct(0.04), [old(0.10)], CALM),  # fewer questions
+        (conduct(0.14), [old(0.11), old(0.05, name="editor@0")], RAISED),  # small steps add up
+        (conduct(0.16, turns=99), [old(0.10)], UNKNOWN),
+        (conduct(0.16), [old(0.10, turns=99)], UNKNOWN),
+        (conduct(None, turns=0), [old(0.10)], UNKNOWN),
+        (conduct(0.16), [], UNKNOWN),
+    ],
+)
+def test_a_share_drifts_when_it_is_shown_to_be_above_its_limit(now, before, verdict):
+    assert alarms.drift(Rule.QUESTIONS, "editor", now=now, before=before).verdict is verdict
+
+
+def test_invalid_tool_calls_may_rise_by_less_than_questions():
+    risen = {"now": conduct(0.06, half=0.005), "before": [conduct(0.03, half=0.005)]}
+    verdicts = [alarms.drift(rule, "editor", **risen).verdict for rule in (Rule.BAD_CALLS, Rule.QUESTIONS)]
+    assert verdicts == [RAISED, CALM]
+
+
+def test_a_drift_names_the_checkpoint_it_rose_from_most():
+    found = alarms.drift(
+        Rule.NO_EDIT, "editor", now=conduct(0.3), before=[old(0.2), old(0.1, name="editor@0", turns=500)]
+    )
+    assert found.summary == (
+        "Answers without an edit: 30.0% of the turns of editor@2 (28.0% to 32.0%, n 200); with editor@0 it was 10.0% "
+        "(8.0% to 12.0%, n 500)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict"), [(51, RAISED), (50, CALM), (30, CALM), (29, RAISED), (None, UNKNOWN)]
+)  # of 40 before
+def test_answers_that_grow_or_shrink_by_more_than_a_quarter_call_for_a_person(now, verdict):
+    assert alarms.length("editor", now=conduct(now), before=[old(40)]).verdict is verdict

@@ -22,8 +22,9 @@ from feedback.hourly import Share, Span
 from feedback.selectors import MANY, num_orphans
 from registry.models import Policy, Project
 from rl_online.selectors import loop_seconds, stage_medians
+from rl_online.services.drift import drifts
 
-LIVE_PARTS = ("alarms", "keys", "loop", "funnel", "ingestion", "stages")  # templates that the stream renders anew
+LIVE_PARTS = ("alarms", "keys", "loop", "funnel", "ingestion", "stages", "conduct")  # the stream renders these anew
 SETTLED = "source:production shown:yes -outcome:unsettled"  # the turns an accept share is made of
 
 
@@ -95,6 +96,7 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
         "many": MANY,
         "rates": reads.signal_rates(span),
         "alarms": reads.standing_alarms(),
+        "conduct": drifts(standing.deployment, now=now) if standing.deployment else [],
     }
 
 

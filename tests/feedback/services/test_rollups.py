@@ -60,6 +60,8 @@ def counted_by_hand() -> dict[str, Counter]:
             "latency_us": round((one.latency_ms or 0) * 1000),
             "without_logprobs": one.version is not None and not one.has_logprobs,
             "from_future": one.at > one.received_at + timedelta(seconds=5),
+            "with_conduct": one.asks_back is not None, "bad_calls": one.has_bad_call or False,
+            "asked_back": one.asks_back or False, "without_edit": one.is_without_edit or False,
         }.items():  # fmt: skip
             found["turns"][*key, name] += int(number)
         for name, number in {
@@ -82,6 +84,7 @@ def stored() -> dict[str, Counter]:
             "turns", "errors", "shown", "settled", "accepted", "rejected", "silent", "unknown", "with_usage",
             "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens",
             "with_latency", "latency_us", "without_logprobs", "from_future",
+            "with_conduct", "bad_calls", "asked_back", "without_edit",
         ),
         "users": ("turns", "settled", "accepted"),
     }  # fmt: skip
