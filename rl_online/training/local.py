@@ -1,9 +1,8 @@
-"""The trainer in this process: one network on one device, fp32 master weights, AdamW.
+"""The trainer in this process: one network on one device, fp32 master weights.
 
 Not here: which loss (objective), how many steps and in what order (apply), and files' durability (update).
 """
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,43 +13,59 @@ from transformers import PreTrainedModel
 
 from rl_online.policy.checkpointing import recompute_layers
 from rl_online.policy.load import choose_device, load_policy
-from rl_online.policy.sampling import sample_tokens
+from rl_online.policy.logprobs import can_pack, can_split
+from rl_online.policy.sampling import sample_batch
 from rl_online.rewards.update_config import UpdateConfig
+from rl_online.training.checkpoint_files import write_checkpoint
 from rl_online.training.errors import ContradictoryUpdate
 from rl_online.training.objective import Objective
-from rl_online.training.optimizer import MasterAdamW
+from rl_online.training.optimizer import TENSORS, MasterOptimizer
+from rl_online.training.optimizer_kinds import hidden_matrices
 from rl_online.training.samples import TrainingSample
-from rl_online.training.scoring import Layout, by_sample, passes, score_samples
+from rl_online.training.scoring import Layout, by_sample, one_pass, score_divergences, score_samples
 from rl_online.training.state import TrainerState, read_state, write_state
+from rl_online.training.teacher import Teacher
 from rl_online.training.trainer import ForwardBackward, Sampled, StepReport
-from rl_online.weights.manifest import MANIFEST
-from rl_online.weights.tensors import Tensor as RawTensor
-from rl_online.weights.tensors import parse_header, read_tensor_file, weight_files, write_tensor_file
 
 SNAPSHOT_WEIGHTS = "weights.safetensors"
-SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 class LocalTrainer:
     """Implements Trainer. Deterministic on one CPU with one thread count: equal calls give equal bits."""
 
+    is_writer = True  # of files; where several processes share the network, one is
+
     def __init__(
-        self, folder: Path, *, config: UpdateConfig, device: str, seed: int, state: Path | None = None
+        self,
+        folder: Path,
+        *,
+        config: UpdateConfig,
+        device: str,
+        seed: int,
+        state: Path | None = None,
+        teacher: Path | None = None,
     ) -> None:
         """Load the weights in `folder`, and the optimizer where the folder `state` left it (None: a fresh one).
 
+        `teacher` is the folder of the network that taught samples are asked of; None: of this one itself.
         Raises ContradictoryUpdate for a config that the model cannot follow.
         """
         self.folder = folder
         self.device = choose_device(device)
-        self.model: PreTrainedModel = load_policy(folder, device=self.device)
+        self.model = self._load(folder)
         self.layout = Layout.of(self.model, config)
         if config.gradient_checkpointing:
             try:
                 recompute_layers(self.model)
             except ValueError as error:
                 raise ContradictoryUpdate(f"gradient_checkpointing is on, but {error}; switch it off") from error
-        self.optimizer = MasterAdamW(self.model.named_parameters(), config)
+        self.optimizer = self._open_optimizer(config)
+        asked = self.model if teacher is None else load_policy(teacher, device=self.device)
+        self.teacher = Teacher(
+            model=asked,
+            is_split=self.layout.is_split if teacher is None else can_split(asked),
+            beta=config.distill_beta,
+        )
         self.generator = torch.Generator().manual_seed(seed)
         if state is not None:
             self._load_state(state, read_state(state))
@@ -58,6 +73,12 @@ class LocalTrainer:
     @property
     def optimizer_step(self) -> int:
         return self.optimizer.step_count
+
+    def _load(self, folder: Path) -> PreTrainedModel:
+        return load_policy(folder, device=self.device)
+
+    def _open_optimizer(self, config: UpdateConfig) -> MasterOptimizer:
+        return MasterOptimizer(self.model.named_parameters(), config, hidden=hidden_matrices(self.model))
 
     def forward_backward(self, samples: Sequence[TrainingSample], objective: Objective) -> ForwardBackward:
         before = {name: gradient.clone() for name, gradient in self.optimizer.gradients.items()}
@@ -67,15 +88,12 @@ class LocalTrainer:
         def run() -> None:
             losses.clear()
             self.optimizer.gradients = {name: gradient.clone() for name, gradient in before.items()}
-            for group, logp_K in passes(self.model, samples, self.layout):
-                members = [samples[index] for index in group]
-                terms = objective.terms(logp_K, members)
-                if terms:
-                    torch.stack(list(terms.values())).sum().backward()
-                for name, term in terms.items():
-                    losses[name] = losses.get(name, 0.0) + float(term.detach())
-                for index, values in zip(group, by_sample(logp_K, members), strict=True):
-                    logprobs[index] = values
+            for indices in self.layout.groups(samples):
+                found, values = self._learn(indices, samples, objective)
+                for name, loss in found.items():
+                    losses[name] = losses.get(name, 0.0) + loss
+                for index, one in zip(indices, values, strict=True):
+                    logprobs[index] = one
 
         self.layout.fit(samples, run)
         padding_share, unsorted = self.layout.padding(samples)
@@ -87,6 +105,18 @@ class LocalTrainer:
             padding_share_unsorted=unsorted,
         )
 
+    def _learn(
+        self, indices: list[int], samples: Sequence[TrainingSample], objective: Objective
+    ) -> tuple[dict[str, float], list[list[float]]]:
+        """Add the gradient over the samples of one pass; its loss terms, and its samples' log-probabilities."""
+        seen = one_pass(self.model, indices, samples, self.layout, teacher=self.teacher)
+        members = [samples[index] for index in indices]
+        terms = objective.terms(seen.logp_K, members, seen.divergence_K)
+        if terms:
+            torch.stack(list(terms.values())).sum().backward()
+        losses = {name: float(term.detach()) for name, term in terms.items()}
+        return losses, by_sample(seen.logp_K, members)
+
     def optim_step(self, *, discard: bool = False, lr_scale: float = 1.0) -> StepReport:
         is_applied, grad_norm = self.optimizer.step(discard=discard, lr_scale=lr_scale)
         return StepReport(is_applied=is_applied, grad_norm=grad_norm)
@@ -94,36 +124,31 @@ class LocalTrainer:
     def logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
         return score_samples(self.model, samples, self.layout)
 
+    def divergences(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        return score_divergences(self.model, samples, self.layout, self.teacher)
+
     def sample(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float) -> list[Sampled]:
-        drawn = [
-            sample_tokens(
-                self.model, prompt, max_new_tokens=max_new_tokens, temperature=temperature, generator=self.generator
-            )
-            for prompt in prompts
-        ]
+        drawn = sample_batch(
+            self.model,
+            prompts,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            generator=self.generator,
+            can_pad=can_pack(self.model),
+        )
         return [Sampled(token_ids=one.token_ids, logprobs=one.logprobs) for one in drawn]
 
     def save_weights(self, folder: Path) -> None:
         """The parent's folder with this network's weights: same files, same tensor names, same layout."""
-        for path in sorted(self.folder.rglob("*")):
-            target = folder / path.relative_to(self.folder)
-            if path.is_file() and path.name != MANIFEST and path.suffix != ".safetensors":
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
-        weights = {name: _raw(tensor) for name, tensor in self.model.state_dict().items()}
-        for path in weight_files(self.folder):
-            header = read_tensor_file(path).header
-            layout = parse_header(header)
-            if any(
-                name not in weights or (weights[name].dtype, weights[name].shape) != (spec.dtype, spec.shape)
-                for name, spec in layout.items()
-            ):
-                self._save_as_transformers_would(folder)
-                return
-            write_tensor_file(folder / path.name, header, weights)
+        weights = self._weights()
+        if self.is_writer:
+            write_checkpoint(self.folder, folder, self.model, weights)
 
     def save_state(self, folder: Path) -> None:
-        self.optimizer.save(folder)
+        tensors = self.optimizer.tensors()
+        if not self.is_writer:
+            return
+        save_file(tensors, folder / TENSORS)
         write_state(
             folder,
             TrainerState(
@@ -134,36 +159,26 @@ class LocalTrainer:
         )
 
     def save_snapshot(self, folder: Path) -> None:
-        save_file(
-            {name: parameter.detach().contiguous() for name, parameter in self.model.named_parameters()},
-            folder / SNAPSHOT_WEIGHTS,
-        )
+        weights = self.optimizer.weights()
+        if self.is_writer:
+            save_file(weights, folder / SNAPSHOT_WEIGHTS)
         self.save_state(folder)
 
     def load_snapshot(self, folder: Path) -> None:
-        weights = load_file(folder / SNAPSHOT_WEIGHTS, device=str(self.device))
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(weights[name])
+        self.optimizer.set_weights(load_file(folder / SNAPSHOT_WEIGHTS))
         state = read_state(folder)
         self._load_state(folder, state)
-        self.layout.max_tokens = state.micro_batch_tokens or self.layout.max_tokens
+        self.layout.max_tokens = min(self.layout.max_tokens, state.micro_batch_tokens or self.layout.max_tokens)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """Of the whole network, by its own names."""
+        trained = self.optimizer.weights()
+        names = {id(parameter): name for name, parameter in self.optimizer.parameters.items()}
+        return {
+            name: trained[names[id(tensor)]] if id(tensor) in names else tensor
+            for name, tensor in self.model.state_dict(keep_vars=True).items()
+        }
 
     def _load_state(self, folder: Path, state: TrainerState) -> None:
         self.optimizer.load(folder, state.optimizer_step)
         self.generator.set_state(torch.tensor(list(bytes.fromhex(state.generator)), dtype=torch.uint8))
-
-    def _save_as_transformers_would(self, folder: Path) -> None:
-        """For architectures whose files name or fuse tensors otherwise than the network does."""
-        for path in folder.glob("*.safetensors"):
-            path.unlink()
-        self.model.save_pretrained(folder)
-
-
-def _raw(tensor: Tensor) -> RawTensor:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return RawTensor(
-        dtype=SAFETENSORS_NAMES.get(tensor.dtype, str(tensor.dtype)),
-        shape=tuple(tensor.shape),
-        data=flat.view(torch.uint8).numpy(),
-    )

@@ -3,12 +3,12 @@ import torch
 from torch.nn import Parameter
 
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.optimizer import MasterAdamW, join_master, split_master
+from rl_online.training.optimizer import MasterOptimizer, join_master, split_master
 
 
 def optimizer_for(values, dtype=torch.bfloat16, **config):
     parameter = Parameter(torch.tensor(values, dtype=dtype))
-    return parameter, MasterAdamW([("w", parameter)], UpdateConfig(**config))
+    return parameter, MasterOptimizer([("w", parameter)], UpdateConfig(**config))
 
 
 def learn(parameter, optimizer, gradient, **options):
@@ -68,7 +68,7 @@ def test_a_discarded_gradient_is_gone():
 def test_clipping_scales_the_whole_gradient_to_the_limit():
     parameter, optimizer = optimizer_for([1.0, 1.0], grad_clip=1.0)
     learn(parameter, optimizer, [30.0, 40.0])
-    moments = optimizer.adam.state[optimizer.masters["w"]]["exp_avg"]
+    moments = optimizer.optimizers[0].state[optimizer.masters["w"]]["exp_avg"]
     assert moments.tolist() == pytest.approx([0.06, 0.08], rel=1e-5)  # (1 - .9) * [.6, .8]
 
 
