@@ -18,7 +18,7 @@ from rl_online.algorithms.diagnostics import measure_drift
 from rl_online.algorithms.kto import mismatched, reference_point
 from rl_online.rewards.batch import Batch
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.credit import assign_credit
+from rl_online.training.credit import assign_credit, with_opinions
 from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFailed
 from rl_online.training.microbatch import units
 from rl_online.training.objective import Objective, behaviour_of
@@ -26,7 +26,7 @@ from rl_online.training.refusals import refuse_contradictions, refuse_teacher
 from rl_online.training.samples import Selection, Stream, TrainingSample, select_samples
 from rl_online.training.scoring import Scorer
 from rl_online.training.snapshots import Keeper, KeepsNothing
-from rl_online.training.teaching import with_opinions, with_teaching
+from rl_online.training.teaching import with_teaching
 from rl_online.training.trainer import Trainer
 
 __all__ = ["Applied", "Hooks", "Progress", "UpdateCancelled", "UpdateDiverged", "UpdateFailed", "apply_update"]

@@ -5,7 +5,7 @@ prompt, which carry the same `group`. Here alone the name of such a method matte
 into the length limit may lose reward.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,6 +14,7 @@ from rl_online.algorithms.dapo import overlong_penalty
 from rl_online.algorithms.dr_grpo import dr_grpo_advantage
 from rl_online.algorithms.groups import is_alive
 from rl_online.algorithms.grpo import grpo_advantage
+from rl_online.algorithms.on_policy_distillation import distillation_advantage
 from rl_online.algorithms.reinforce_plus_plus import reinforce_plus_plus_baseline
 from rl_online.algorithms.rloo import rloo_advantage
 from rl_online.rewards.update_config import UpdateConfig
@@ -95,3 +96,31 @@ def _without_rl(one: TrainingSample, config: UpdateConfig) -> TrainingSample:
         if stream is not Stream.RL and (stream is not Stream.REF_KL or config.kl_on_dead_groups)
     }
     return replace(one, weights=weights, advantage=0.0)
+
+
+def with_opinions(
+    samples: Sequence[TrainingSample],
+    config: UpdateConfig,
+    score: Callable[[Sequence[TrainingSample]], list[list[float]]] | None,
+) -> list[TrainingSample]:
+    """Where a teacher's opinion of each sampled token is an advantage: that, on top of what the sample has.
+
+    `score` gives a teacher network's log-probabilities of the trained tokens; None where the batch has what it said.
+    """
+    if not config.distills_sampled:
+        return list(samples)
+    in_rl = [one for one in samples if Stream.RL in one.weights]
+    said = iter([one.teacher for one in in_rl] if score is None else score(in_rl))
+    found = []
+    for one in samples:
+        teacher = next(said) if Stream.RL in one.weights else None
+        if teacher is None or one.behaviour is None:
+            found.append(one)
+            continue
+        opinion = distillation_advantage(
+            torch.tensor(one.behaviour), torch.tensor(teacher), coefficient=config.distill_weight
+        ).tolist()
+        credit = one.advantage if isinstance(one.advantage, list) else [one.advantage] * len(opinion)
+        advantage = [mine + more for mine, more in zip(credit, opinion, strict=True)]
+        found.append(replace(one, teacher=teacher, advantage=advantage))
+    return found

@@ -1,15 +1,11 @@
 """What a teacher has to say about each sample: found in its row of the batch, or to be asked of a network.
 
-Pure. A teacher behind an address was asked when the batch was sealed; one in a folder, or the policy itself with a hint
-in its prompt, is asked while the update runs.
+Pure and torch-free. A teacher behind an address was asked when the batch was sealed; one in a folder, or the policy itself
+with a hint in its prompt, is asked while the update runs.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import torch
-
-from rl_online.algorithms.on_policy_distillation import distillation_advantage
 from rl_online.rewards.batch import Batch, Sample
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.samples import DISTILL, Selection, Stream, Teaching, TrainingSample, weight_of
@@ -68,31 +64,3 @@ def _taught(one: TrainingSample, sample: Sample, config: UpdateConfig, *, has_te
             places=[place + shift for place in one.positions],
         ),
     )
-
-
-def with_opinions(
-    samples: Sequence[TrainingSample],
-    config: UpdateConfig,
-    score: Callable[[Sequence[TrainingSample]], list[list[float]]] | None,
-) -> list[TrainingSample]:
-    """Where a teacher's opinion of each sampled token is an advantage: that, on top of what the sample has.
-
-    `score` gives a teacher network's log-probabilities of the trained tokens; None where the batch has what it said.
-    """
-    if not config.distills_sampled:
-        return list(samples)
-    in_rl = [one for one in samples if Stream.RL in one.weights]
-    said = iter([one.teacher for one in in_rl] if score is None else score(in_rl))
-    found = []
-    for one in samples:
-        teacher = next(said) if Stream.RL in one.weights else None
-        if teacher is None or one.behaviour is None:
-            found.append(one)
-            continue
-        opinion = distillation_advantage(
-            torch.tensor(one.behaviour), torch.tensor(teacher), coefficient=config.distill_weight
-        ).tolist()
-        credit = one.advantage if isinstance(one.advantage, list) else [one.advantage] * len(opinion)
-        advantage = [mine + more for mine, more in zip(credit, opinion, strict=True)]
-        found.append(replace(one, teacher=teacher, advantage=advantage))
-    return found
