@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 
 from feedback.intervals import Bounds, Moments, bounds_of
 from feedback.models import LatencyRollup, SignalRollup, TurnRollup, UserRollup
@@ -159,15 +159,18 @@ def num_signals_by_version(
     return dict(rows.values_list("version").annotate(n=Sum("signals")).order_by("version"))
 
 
-def num_users(span: Span, *, policy: str | None = None, source: str | None = None) -> int:
-    """Different users with a turn, whatever the number of their turns and sessions."""
-    users = _rollups(UserRollup, span, policy, source).filter(user__isnull=False)
-    return int(users.aggregate(n=Count("user", distinct=True))["n"])
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Users:
+    """Who was answered in whole hours."""
+
+    num: int  # different users with a turn, whatever the number of their turns and sessions
+    turns_of_nobody: int  # whose sender named no user
 
 
-def turns_of_nobody(span: Span) -> int:
-    """Turns whose sender named no user."""
-    return int(_rollups(UserRollup, span, None, None).filter(user=None).aggregate(n=Sum("turns"))["n"] or 0)
+def users(span: Span) -> Users:
+    of_each = _rollups(UserRollup, span, None, None).values("user").annotate(num_turns=Sum("turns"))
+    found = of_each.aggregate(num=Count("user"), nobody=Sum("num_turns", filter=Q(user=None)))
+    return Users(num=found["num"], turns_of_nobody=int(found["nobody"] or 0))
 
 
 def versions(span: Span, *, policy: str, source: str = REAL_USERS) -> list[int]:

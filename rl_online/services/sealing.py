@@ -104,8 +104,12 @@ def look(policy: Policy, *, kind: str | None = None, overrides: Mapping[str, Any
 
 
 def look_at_turns(policy: Policy) -> Pool:
-    """As `look` for rl, without its corrections: they never make an update due. For whoever asks only when one is."""
-    return _turns(*_where(policy), RL)
+    """As `look` for rl, without its corrections, which never make an update due, and of no more turns than do.
+
+    For whoever asks only when one is.
+    """
+    line, plan, config = _where(policy)
+    return _turns(line, plan, config, RL, most=plan.every_turns)
 
 
 def prepare(pool: Pool, project_id: UUID, *, root: Path | None = None, least: int | None = None) -> Prepared:
@@ -300,9 +304,9 @@ def _pool(line: Line, plan: LearningPlan, config: UpdateConfig, kind: str) -> Po
     )
 
 
-def _turns(line: Line, plan: LearningPlan, config: UpdateConfig, kind: str) -> Pool:
+def _turns(line: Line, plan: LearningPlan, config: UpdateConfig, kind: str, *, most: int | None = None) -> Pool:
     spec = parse_reward_spec(plan.reward_spec.body)
-    found = collecting.collect(line, spec, kind=kind, max_lag=config.max_lag, max_turns=plan.max_turns)
+    found = collecting.collect(line, spec, kind=kind, max_lag=config.max_lag, max_turns=most or plan.max_turns)
     return Pool(
         line=line,
         plan=plan,

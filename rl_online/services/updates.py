@@ -61,7 +61,7 @@ class Preview:
 class Readiness:
     """How far the update is that the loop starts by itself."""
 
-    num_ready: int
+    num_ready: int  # at most as many as make it due: there may be more
     trigger: Trigger
 
 

@@ -42,13 +42,13 @@ def variant(*, prompt: str, at: str, processing: str) -> str:
 
 
 def rows(query: str, since: datetime, until: datetime, **more: Any) -> list[dict[str, Any]]:
-    values = more | {
+    values = {
         "project": current_project_id(),
         "since": since,
         "until": until,
         "sources": list(PURPOSE_OF_SOURCE),
         "hardware": OWN_HARDWARE,
-    }
+    } | more
     with connection.cursor() as cursor:
         cursor.execute(query, values)
         names = [column.name for column in cursor.description or ()]

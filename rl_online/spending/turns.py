@@ -6,11 +6,10 @@ A device second of an hour is shared out by latency: a turn's latency x (time in
 made / sum of latencies), over all turns of our own weights in that hour. One device is assumed to answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from feedback.rollups import HOUR
 from registry.price_cards import Rates
 from registry.pricing import Spend, spend_on_device, spend_on_tokens
 from rl_online.spending.entries import PURPOSE_OF_SOURCE, Entry
@@ -18,7 +17,12 @@ from rl_online.spending.rows import CARDS, hour_price, prices, rows, tokens, usa
 
 
 def turns_of_models(
-    rates: Mapping[int, Rates], since: datetime, until: datetime, *, by_hour: bool = False
+    rates: Mapping[int, Rates],
+    since: datetime,
+    until: datetime,
+    *,
+    by_hour: bool = False,
+    sources: Collection[str] = tuple(PURPOSE_OF_SOURCE),
 ) -> list[Entry]:
     found = rows(
         f"""
@@ -28,7 +32,7 @@ def turns_of_models(
           sum(r.cache_write_tokens) AS cache_write, sum(r.output_tokens) AS output,
           sum(r.reasoning_tokens) AS reasoning, sum(r.with_usage) AS telling,
           sum(r.input_tokens + r.cache_read_tokens + r.cache_write_tokens + r.output_tokens) AS tokens,
-          min(r.hour) AS first, max(r.hour) AS last, {_slot("r.hour", by_hour)} AS slot
+          {_slot("r.hour", by_hour)} AS slot
         FROM feedback_turnrollup r LEFT JOIN cards ON cards.model = r.model AND r.hour >= cards.valid_from
           AND (cards.valid_to IS NULL OR r.hour < cards.valid_to)
         WHERE r.project_id = %(project)s AND r.hour >= %(since)s AND r.hour < %(until)s
@@ -37,10 +41,11 @@ def turns_of_models(
         """,  # noqa: S608 - one literal above
         since,
         until,
+        sources=list(sources),
     )
     found, varied = _apart(found, _varied_cards(rates))
     if varied:
-        found += _one_by_one(varied, by_hour=by_hour)
+        found += _one_by_one(varied, since, until, by_hour=by_hour, sources=sources)
     return [
         Entry(
             name=row["model"],
@@ -73,7 +78,9 @@ def _slot(hour: str, by_hour: bool) -> str:
     return hour if by_hour else "NULL::timestamptz"
 
 
-def _one_by_one(varied: Sequence[Mapping[str, Any]], *, by_hour: bool) -> list[dict[str, Any]]:
+def _one_by_one(
+    varied: Sequence[Mapping[str, Any]], since: datetime, until: datetime, *, by_hour: bool, sources: Collection[str]
+) -> list[dict[str, Any]]:
     """The turns of these rows, by the variant that covers each. Turns are sent at once."""
     at_once = variant(prompt="t.prompt", at="t.at", processing="NULL")
     return rows(
@@ -100,16 +107,23 @@ def _one_by_one(varied: Sequence[Mapping[str, Any]], *, by_hour: bool) -> list[d
         {at_once}
         GROUP BY t.model, t.source, cards.id, covering.variant, slot
         """,  # noqa: S608 - literals above
-        min(row["first"] for row in varied),
-        max(row["last"] for row in varied) + HOUR,
+        since,
+        until,
+        sources=list(sources),
         models=sorted({row["model"] for row in varied}),
         cards=sorted({row["card"] for row in varied}),
     )
 
 
 def turns_of_ours(
-    rates: Mapping[int, Rates], since: datetime, until: datetime, *, by_hour: bool = False
+    rates: Mapping[int, Rates],
+    since: datetime,
+    until: datetime,
+    *,
+    by_hour: bool = False,
+    sources: Collection[str] = tuple(PURPOSE_OF_SOURCE),
 ) -> list[Entry]:
+    """Time is shared out over the turns of every source, whichever of them are asked for."""
     found = rows(
         f"""
         WITH {CARDS},
@@ -130,11 +144,12 @@ def turns_of_ours(
         LEFT JOIN cards ON cards.model = %(hardware)s AND r.hour >= cards.valid_from
           AND (cards.valid_to IS NULL OR r.hour < cards.valid_to)
         WHERE r.project_id = %(project)s AND r.hour >= %(since)s AND r.hour < %(until)s
-          AND r.version IS NOT NULL AND r.source = ANY(%(sources)s)
+          AND r.version IS NOT NULL AND r.source = ANY(%(asked)s)
         GROUP BY r.policy, r.version, r.source, cards.id, slot
         """,  # noqa: S608 - one literal above
         since,
         until,
+        asked=list(sources),
     )
     return [
         Entry(

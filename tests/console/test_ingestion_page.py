@@ -7,7 +7,9 @@ import pytest
 from django.utils import timezone
 
 from console.reads import ingestion as reads
+from feedback.hourly import Span, counts_by_origin, users
 from feedback.models import OutcomeCount, Turn, UserSignal
+from feedback.rollups import HOUR, hour_of
 from feedback.services.rollups import count_all_dirty
 from jobs.models import Job
 from registry.models import AuditEvent
@@ -30,6 +32,10 @@ def span(hours: float = 24) -> tuple:
     return now - timedelta(hours=hours), now
 
 
+def whole(hours: float = 24) -> Span:
+    return Span.of(*span(hours), HOUR)
+
+
 def test_an_empty_project_is_offered_something_to_send(as_owner, project):
     html = page(as_owner)
     assert "Nothing was ever received" in html and "data-copy-from" in html and "/v1/events" in html
@@ -48,17 +54,32 @@ def test_outcomes_add_up_to_what_was_received_by_hour_and_in_all(as_owner, proje
         turn("old", seconds=-500 * 86400), signal("early", seconds=3 * 86400),
     ).json()  # fmt: skip
     with tenant(project.id):
-        found = reads.outcomes(*span())
+        found = reads.outcomes(whole())
     assert found.items == reply["outcomes"] and found.received == reply["received"] == 7
     assert sum(total for _, _, total in found.rows) == 7
     assert all(sum(counts) == total for _, counts, total in found.rows)
+
+
+def test_a_month_is_told_by_half_days_and_adds_up_as_by_hours(as_owner, project):
+    noon = timezone.now().replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=3)
+    with tenant(project.id):
+        for hours, outcome, count in ((0, "accepted", 5), (11, "accepted", 2), (12, "invalid", 1), (-1, "accepted", 4)):
+            OutcomeCount.objects.create(hour=noon + hours * HOUR, outcome=outcome, count=count)
+        by_hour = reads.outcomes(whole(24 * 30))
+        by_half_day = reads.outcomes(Span.of(*span(24 * 30), timedelta(hours=12)))
+    assert by_half_day.items == by_hour.items == {"accepted": 11, "invalid": 1}
+    assert [(start, counts) for start, counts, _ in by_half_day.rows] == [
+        (noon + 12 * HOUR, [0, 1]), (noon, [7, 0]), (noon - 12 * HOUR, [4, 0])
+    ]  # fmt: skip
+    html = page(as_owner, "?range=30d")
+    assert "items in 12 h" in html and "a row for 12 h" in html and html.count('<td class="nowrap">') == 3
 
 
 def test_requests_refused_whole_are_counted_apart(as_owner, project, key):
     send(as_owner, key, turn("t1"))
     send(as_owner, key, body="{")
     with tenant(project.id):
-        found = reads.outcomes(*span())
+        found = reads.outcomes(whole())
     assert (found.received, found.requests) == (1, {"400": 1})
     assert "HTTP 400" in page(as_owner)
 
@@ -67,7 +88,7 @@ def test_b11_items_of_a_batch_and_single_ones_are_all_counted(as_owner, project,
     send(as_owner, key, turn("t1"), signal("g1"))
     send(as_owner, key, signal("g2", "retry"))
     with tenant(project.id):
-        assert reads.outcomes(*span()).items == {"accepted": 3}
+        assert reads.outcomes(whole()).items == {"accepted": 3}
 
 
 def test_b13_numbers_that_are_none_are_counted_as_invalid_with_the_field_named(as_owner, project, key):
@@ -98,9 +119,9 @@ def test_an_expired_orphan_moves_from_waiting_to_expired_and_the_sum_stays(as_ow
     send(as_owner, key, signal("g1", turn="never-came"))
     with tenant(project.id):
         UserSignal.objects.update(received_at=timezone.now() - timedelta(days=8))
-        OutcomeCount.objects.update(hour=reads.hour_of(timezone.now() - timedelta(days=8)))
+        OutcomeCount.objects.update(hour=hour_of(timezone.now() - timedelta(days=8)))
         expire_orphans(project.id, now=timezone.now())
-        found = reads.outcomes(*span(24 * 30))
+        found = reads.outcomes(whole(24 * 30))
     assert (found.items, found.received) == ({"expired": 1}, 1)
 
 
@@ -126,11 +147,16 @@ def count(project):
         count_all_dirty(project.id)
 
 
+def warnings() -> list[reads.Warning_]:
+    hours = Span.in_hours(*span())
+    return reads.warnings(counts_by_origin(hours), users(hours).turns_of_nobody)
+
+
 def test_warnings_say_what_will_not_be_of_use(as_owner, project, key):
     send(as_owner, key, turn("t1", checkpoint=None, user=None), turn("t2"), turn("t3", model="gpt-x", checkpoint=None))
     count(project)
     with tenant(project.id):
-        found = {one.title: (one.n, one.of) for one in reads.warnings(*span())}
+        found = {one.title: (one.n, one.of) for one in warnings()}
     assert found["turns of unknown origin"] == (1, 3) and found["turns without a user"] == (1, 3)
     assert found["turns of our own weights without token ids or logprobs"] == (1, 1)
 
@@ -158,7 +184,7 @@ def test_turns_without_usage_are_counted_and_listed_alike(as_owner, project, key
 
 
 def test_a_warning_lists_the_whole_hours_that_it_counts(as_owner, project, key):
-    send(as_owner, key, turn("t1", at=reads.hour_of(timezone.now()).isoformat()))
+    send(as_owner, key, turn("t1", at=hour_of(timezone.now()).isoformat()))
     count(project)
     html = page(as_owner, "?range=15m")
     link = re.search(r'href="(/p/editor/turns\?q=usage[^"]+)"', html)

@@ -113,7 +113,7 @@ def test_three_users_with_ten_turns_each_are_three_users(record, inside):  # lan
         *[judged(f"t{user}-{place}", None, user=f"u{user}", hours=place) for user in range(3) for place in range(10)]
     )
     record(judged("nobody", None))
-    assert hourly.num_users(WHOLE) == 3
+    assert hourly.users(WHOLE) == hourly.Users(num=3, turns_of_nobody=1)
     assert hourly.counts(WHOLE).turns == 31
 
 
@@ -171,7 +171,7 @@ def test_reads_are_one_query_each_whatever_the_number_of_rows(record, inside, dj
         hourly.shares(WHOLE)
         hourly.signals(WHOLE)
         hourly.counts(WHOLE)
-        hourly.num_users(WHOLE)
+        hourly.users(WHOLE)
 
 
 def test_another_projects_numbers_are_not_seen(record, other_project):

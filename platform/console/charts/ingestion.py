@@ -1,11 +1,12 @@
-"""What came of everything received, by hour."""
+"""What came of everything received, over time."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from console.charts.colours import OTHER_COLOUR
 from console.charts.drawing import Mark, mark_lines, plain_json
+from console.templatetags.durations import lasting
 
 OUTCOME_COLOURS = {  # stored, harmless, refused
     "accepted": "#009E73",
@@ -18,9 +19,13 @@ OUTCOME_COLOURS = {  # stored, harmless, refused
 
 
 def received(
-    times: Sequence[datetime], by_outcome: Mapping[str, Sequence[int]], *, marks: Sequence[Mark] = ()
+    times: Sequence[datetime],
+    by_outcome: Mapping[str, Sequence[int]],
+    *,
+    bucket: timedelta,
+    marks: Sequence[Mark] = (),
 ) -> dict[str, Any] | None:
-    """Stacked bars of items by outcome; None when nothing was received."""
+    """Stacked bars of items by outcome, each of `bucket` from its time on; None when nothing was received."""
     if not any(any(series) for series in by_outcome.values()):
         return None
     bars = [
@@ -39,6 +44,10 @@ def received(
         "bargap": 0.15,
         "hovermode": "x unified",
         "showlegend": True,
-        "yaxis": {"title": {"text": "items an hour"}, "rangemode": "tozero", "fixedrange": True},
+        "yaxis": {
+            "title": {"text": f"items in {lasting(bucket.total_seconds())}"},
+            "rangemode": "tozero",
+            "fixedrange": True,
+        },
     }
     return plain_json(bars, layout | mark_lines(marks, times), is_time=True)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from feedback.rollups import hour_of
 from registry.pricing import Spend
-from rl_online.spending.ledger import ledger
+from rl_online.spending.ledger import spent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,5 +21,5 @@ class Today:
 
 def spent_today(now: datetime) -> Today:
     """`now` on the reader's clock, whose day it is."""
-    found = ledger(now.replace(hour=0, minute=0, second=0, microsecond=0), now)
-    return Today(since=found.since, spend=found.total)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return Today(since=hour_of(midnight), spend=spent(midnight, now))

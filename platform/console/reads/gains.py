@@ -10,7 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from decimal import Decimal
 
-from django.db.models import Q
+from django.db.models import Value
+from django.db.models.functions import Concat
 
 from evals.models import Comparison, JudgeVersion, VerdictKind
 from evals.standings import MAX_VOTES, RESULTS
@@ -86,9 +87,9 @@ def gains(ledger: Ledger) -> list[Gain]:
 def _said(pairs: dict[tuple[str, str], Checkpoint], ledger: Ledger) -> list[tuple[int, str, str, str, int | None, int]]:
     if not pairs:
         return []
-    sides = Q()
-    for one, other in pairs:
-        sides |= Q(left=one, right=other) | Q(left=other, right=one)
-    said = Comparison.objects.filter(sides, by="judge", set__isnull=True, created_at__gte=ledger.since)
-    newest = said.filter(created_at__lt=ledger.until).order_by("-created_at", "-id")
+    names = {name for pair in pairs for name in pair}
+    sides = {f"{one} {other}" for one, other in pairs} | {f"{other} {one}" for one, other in pairs}
+    said = Comparison.objects.filter(left__in=names, by="judge", set__isnull=True, created_at__gte=ledger.since)
+    of_pairs = said.alias(pair=Concat("left", Value(" "), "right")).filter(pair__in=sides)  # no name has a space
+    newest = of_pairs.filter(created_at__lt=ledger.until).order_by("-created_at", "-id")
     return list(newest.values_list("judge_id", "left", "right", "verdict", "problem_id", "id")[:MAX_VOTES])

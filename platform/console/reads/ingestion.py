@@ -1,17 +1,16 @@
 """Is everything that was sent taken in: outcomes that add up, signals without their turn, lag, and work that waits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Min, Q, Sum
+from django.db.models import Count, DateTimeField, F, Func, Min, Q, Sum, Value
 from django.utils import timezone
 
-from feedback.hourly import Origin, Span, counts_by_origin, turns_of_nobody
+from feedback.hourly import EPOCH, Counts, Origin, Span
 from feedback.models import LastRefusal, OutcomeCount, Turn, UserSignal
-from feedback.rollups import HOUR, hour_of, whole_hours
 from feedback.selectors import MANY, num_orphans
 from feedback.services.door import MAX_WAIT_S, label_wait_s
 from jobs.models import Job, JobState
@@ -30,10 +29,11 @@ EARLY_S = 5.0  # a sender's clock may be this far ahead before it is worth a wor
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcomes:
-    """Items by outcome and hour. What was received is the sum; requests refused whole are apart."""
+    """Items by outcome and bucket of time. What was received is the sum; requests refused whole are apart."""
 
-    hours: list[datetime]  # every hour of the range, without gaps
-    by_hour: dict[str, list[int]]  # outcome -> items in each hour
+    starts: list[datetime]  # of every bucket of the range, without gaps
+    bucket: timedelta  # whole hours
+    by_bucket: dict[str, list[int]]  # outcome -> items in each bucket
     items: dict[str, int]  # outcome -> items, the most frequent first
     requests: dict[str, int]  # HTTP status -> requests refused whole
 
@@ -43,11 +43,9 @@ class Outcomes:
 
     @property
     def rows(self) -> list[tuple[datetime, list[int], int]]:
-        """(hour, items by outcome in the order of `items`, their sum), newest first, hours with nothing left out."""
-        found = [
-            (hour, [self.by_hour[name][place] for name in self.items], sum(v[place] for v in self.by_hour.values()))
-            for place, hour in enumerate(self.hours)
-        ]
+        """(start, items by outcome in the order of `items`, their sum), newest first, empty buckets left out."""
+        counts = [[self.by_bucket[name][place] for name in self.items] for place in range(len(self.starts))]
+        found = [(start, each, sum(each)) for start, each in zip(self.starts, counts, strict=True)]
         return [row for row in reversed(found) if row[2]]
 
 
@@ -117,25 +115,26 @@ class KeyState:
     refusals: list[LastRefusal] = field(default_factory=list)
 
 
-def outcomes(since: datetime, until: datetime) -> Outcomes:
-    """Of the whole hours that hold the range."""
-    first, end = whole_hours(since, until)
-    hours = [first + i * HOUR for i in range(round((end - first) / HOUR))]
-    place = {hour: i for i, hour in enumerate(hours)}
-    by_hour: dict[str, list[int]] = {}
+def outcomes(span: Span) -> Outcomes:
+    """Of the whole hours of the span, in its buckets."""
+    starts = span.starts
+    place = {start: i for i, start in enumerate(starts)}
+    by_bucket: dict[str, list[int]] = {}
     requests: dict[str, int] = {}
-    counts = OutcomeCount.objects.filter(hour__gte=first, hour__lt=end).values_list("hour", "outcome")
-    for hour, outcome, number in counts.annotate(n=Sum("count")):
+    start = Func(Value(span.bucket), F("hour"), Value(EPOCH), function="date_bin", output_field=DateTimeField())
+    counts = OutcomeCount.objects.filter(hour__gte=span.start, hour__lt=span.end).annotate(start=start)
+    for start, outcome, number in counts.values_list("start", "outcome").annotate(n=Sum("count")):
         if outcome.startswith(REQUEST):
             status = outcome.removeprefix(REQUEST)
             requests[status] = requests.get(status, 0) + number
         elif number:
-            by_hour.setdefault(outcome, [0] * len(hours))[place[hour_of(hour)]] += number
-    ordered = sorted(by_hour, key=lambda name: (-sum(by_hour[name]), name))
+            by_bucket.setdefault(outcome, [0] * len(starts))[place[start]] += number
+    ordered = sorted(by_bucket, key=lambda name: (-sum(by_bucket[name]), name))
     return Outcomes(
-        hours=hours,
-        by_hour={name: by_hour[name] for name in ordered},
-        items={name: sum(by_hour[name]) for name in ordered},
+        starts=starts,
+        bucket=span.bucket,
+        by_bucket={name: by_bucket[name] for name in ordered},
+        items={name: sum(by_bucket[name]) for name in ordered},
         requests=dict(sorted(requests.items())),
     )
 
@@ -153,16 +152,14 @@ def orphans() -> Orphans:
     )
 
 
-def warnings(since: datetime, until: datetime) -> list[Warning_]:
-    """Only those that occur, in the whole hours that hold the range."""
-    span = Span.in_hours(since, until)
-    by_origin = counts_by_origin(span)
+def warnings(by_origin: Mapping[Origin, Counts], turns_of_nobody: int) -> list[Warning_]:
+    """Only those that occur among these turns."""
     every = sum(counts.turns for counts in by_origin.values())
     ours = sum(counts.turns for origin, counts in by_origin.items() if origin.version is not None)
     facts = {
         "unknown": by_origin[Origin()].turns if Origin() in by_origin else 0,
         "bare": sum(counts.without_logprobs for counts in by_origin.values()),
-        "nobody": turns_of_nobody(span),
+        "nobody": turns_of_nobody,
         "ahead": sum(counts.from_future for counts in by_origin.values()),
         "unmetered": every - sum(counts.with_usage for counts in by_origin.values()),
         "failed": sum(counts.errors for counts in by_origin.values()),

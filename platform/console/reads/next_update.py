@@ -19,7 +19,8 @@ RATE_OVER = timedelta(minutes=30)  # how far back the pace of settled turns is m
 class Next:
     """What the next update would take now, and when it is likely to start."""
 
-    num_ready: int
+    num_ready: int  # at most as many as make it due
+    is_capped: bool  # there may be more
     trigger: Trigger
     outlook: Outlook
     turns_per_minute: float  # settled, over the last half hour
@@ -43,7 +44,13 @@ def look(policy: Policy, standing: Standing, running: UpdateRun | None, *, now: 
     )
     rhythm = Rhythm(every_turns=plan.every_turns, every_minutes=plan.every_minutes, min_turns=plan.min_turns)
     outlook = foresee(situation, rhythm, turns_per_minute=pace)
-    return Next(num_ready=ready.num_ready, trigger=ready.trigger, outlook=outlook, turns_per_minute=pace)
+    return Next(
+        num_ready=ready.num_ready,
+        is_capped=ready.num_ready >= plan.every_turns,
+        trigger=ready.trigger,
+        outlook=outlook,
+        turns_per_minute=pace,
+    )
 
 
 def _turns_per_minute(policy: Policy, now: datetime) -> float:

@@ -3,6 +3,7 @@
 Reads are bounded by the page's time range; those of turns and signals come from the hourly counts (`feedback.hourly`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -22,6 +23,7 @@ SHARES_REACH = timedelta(days=90)  # of accept shares that no page's range bound
 NUM_KINDS = 4  # drawn apart; rarer kinds are drawn together as "other"
 MAX_POINTS = 30  # of a line over time
 NUM_LINES = 8  # checkpoints drawn over time, the newest
+MAX_VERSIONS = 1000  # of a policy whose shares are told at once
 NUM_BARS = 12  # checkpoints drawn side by side, the newest
 OVER = [state for state in UpdateState.values if UpdateState(state).is_over]
 ACTIVE = [state for state in UpdateState.values if state not in OVER]
@@ -105,12 +107,15 @@ def _by_version(shares: list[Share]) -> dict[int, Share]:
     return {share.origin.version: share for share in shares if share.origin.version is not None}
 
 
-def accept_shares(policy: Policy, *, last: int = 12) -> dict[int, AcceptShare]:
-    """Version -> accept share among real users in the last 90 days, for the newest `last` versions that have any."""
+def accept_shares(policy: Policy, *, versions: Collection[int] | None = None) -> dict[int, AcceptShare]:
+    """Version -> accept share among real users in the last 90 days, for those of these versions that have any.
+
+    Without `versions`: of the newest MAX_VERSIONS.
+    """
     now = timezone.now()
     span = Span.in_hours(now - SHARES_REACH, now)
-    newest = hourly.versions(span, policy=policy.name)[:last]
-    found = _by_version(hourly.shares(span, policy=policy.name, versions=newest, is_divided=False))
+    asked = hourly.versions(span, policy=policy.name)[:MAX_VERSIONS] if versions is None else versions
+    found = _by_version(hourly.shares(span, policy=policy.name, versions=asked, is_divided=False))
     return {version: _accept_share(policy, version, found[version]) for version in sorted(found)}
 
 
@@ -142,10 +147,11 @@ class Step:
         return self.n / self.of if self.of else None
 
 
-def funnel(time_range: TimeRange, policy: Policy) -> list[Step]:
-    """In whole hours; each step counted when it happened, so a late step can be larger than an early one."""
-    span = Span.in_hours(time_range.start, time_range.end)
-    received = sum(n for outcome, n in outcomes(span).items() if not outcome.startswith(REQUEST))
+def funnel(span: Span, policy: Policy, *, received: int) -> list[Step]:
+    """In whole hours; each step counted when it happened, so a late step can be larger than an early one.
+
+    `received` are the items of `outcomes` in this span.
+    """
     counts = hourly.counts(span, policy=policy.name)
     sealed = RewardBatch.objects.filter(policy=policy, created_at__gte=span.start, created_at__lt=span.end)
     trained = sealed.filter(updates__checkpoint__isnull=False).distinct()

@@ -30,7 +30,7 @@ def checkpoints(request: MemberRequest) -> HttpResponse:
     context: dict[str, Any] = {"policies": known, "policy": policy, "nodes": []}
     if policy is not None:
         standing = policies.standing(policy)
-        nodes = reads.line(policy, loop.accept_shares(policy, last=1000)) if standing.deployment else []
+        nodes = reads.line(policy, loop.accept_shares(policy)) if standing.deployment else []
         tree = draw([node.entry for node in nodes])
         context |= {"nodes": nodes, "standing": standing, "tree": tree}
     return render(request, "checkpoints/checkpoints.html", context)
@@ -61,7 +61,7 @@ def checkpoint(request: MemberRequest, name: str) -> HttpResponse:
             "children": reads.children(found),
             "holdings": reads.holdings(found),
             "heldout": reads.heldout_scores(found.policy, found).get(str(found)),
-            "share": loop.accept_shares(found.policy, last=1000).get(found.version),
+            "share": loop.accept_shares(found.policy, versions=[found.version]).get(found.version),
             "can_promote": can_promote,
             "objection": objection_to(found, standing.deployment) if can_promote and standing.deployment else None,
             "is_serving": standing.serving is not None and standing.serving.pk == found.pk,

@@ -15,7 +15,8 @@ from console.reads import ingestion as reads
 from console.reads import policies
 from console.reads.moves import marks, moves
 from console.timerange import TimeRange
-from feedback.hourly import Span, counts, num_users
+from feedback.hourly import Span, counts_by_origin, users
+from feedback.rollups import HOUR
 from registry.models import Role
 from registry.quarantine import replay_job
 
@@ -25,19 +26,22 @@ from registry.quarantine import replay_job
 def ingestion(request: MemberRequest) -> HttpResponse:
     time_range = TimeRange.of(request, default="1d")
     since, until = time_range.start, time_range.end
-    outcomes, hours = reads.outcomes(since, until), Span.in_hours(since, until)
+    outcomes = reads.outcomes(Span.of(since, until, max(HOUR, time_range.bucket)))
+    hours = Span.in_hours(since, until)
+    by_origin, who = counts_by_origin(hours), users(hours)
     context: dict[str, Any] = {
         "time_range": time_range,
         "outcomes": outcomes,
         "figure": received(
-            [time_range.local(hour) for hour in outcomes.hours],
-            outcomes.by_hour,
-            marks=marks(moves(since, until), outcomes.hours, time_range.local),
+            [time_range.local(start) for start in outcomes.starts],
+            outcomes.by_bucket,
+            bucket=outcomes.bucket,
+            marks=marks(moves(since, until), outcomes.starts, time_range.local),
         ),
         "orphans": reads.orphans(),
-        "users": num_users(hours),
-        "num_turns": counts(hours).turns,
-        "warnings": reads.warnings(since, until),
+        "users": who.num,
+        "num_turns": sum(counts.turns for counts in by_origin.values()),
+        "warnings": reads.warnings(by_origin, who.turns_of_nobody),
         "whole_hours": _whole_hours(time_range),
         "lags": reads.lags(since, until),
         "work": reads.work(),

@@ -68,6 +68,7 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
     serving_share = shares.get(serving.version) if serving else None
     running = reads.running_update(policy)
     outcomes = reads.outcomes(whole)
+    received = sum(n for outcome, n in outcomes.items() if not outcome.startswith(reads.REQUEST))
     rounds = reads.rounds(policy)
     signals, turns = (reverse(f"console:{name}", args=[project.slug]) for name in ("signals", "turns"))
     return {
@@ -89,9 +90,9 @@ def gather(project: Project, policy: Policy, time_range: TimeRange) -> dict[str,
         "stages": stage_medians(rounds),
         "rounds": rounds,
         "num_rounds": len(rounds),
-        "funnel": reads.funnel(time_range, policy),
+        "funnel": reads.funnel(whole, policy, received=received),
         "outcomes": outcomes,
-        "received": sum(n for outcome, n in outcomes.items() if not outcome.startswith(reads.REQUEST)),
+        "received": received,
         "num_orphans": num_orphans(at_most=MANY),
         "many": MANY,
         "rates": reads.signal_rates(span),
