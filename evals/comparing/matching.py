@@ -14,7 +14,8 @@ from evals.models import EvalRun, EvalState
 
 Key = tuple[int, str, str]
 
-MAX_RUNS = 400  # newest of both sides together
+MAX_RUNS = 2000  # newest of their kind, of both sides together
+KIND = ("checkpoint", "model", "benchmark", "scorer", "sampling", "seconds_per_answer", "num_problems", "state")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,8 +87,10 @@ def match_runs(a: Name, b: Name) -> Matching:
 
 
 def _runs_of(a: Name, b: Name) -> QuerySet[EvalRun]:
+    """The newest run of each kind, the newest first: however often one kind ran, it hides no other."""
     either = Q(**{a.column: a.text}) | Q(**{b.column: b.text})
-    runs = EvalRun.objects.filter(either).exclude(state=EvalState.FAILED).select_related("benchmark")
+    newest = EvalRun.objects.filter(either).exclude(state=EvalState.FAILED).order_by(*KIND, "-started_at", "-id")
+    runs = EvalRun.objects.filter(pk__in=newest.distinct(*KIND).values("pk")).select_related("benchmark")
     return runs.order_by("-started_at", "-id")[:MAX_RUNS]
 
 

@@ -16,10 +16,11 @@ from django.conf import settings
 from django.utils import timezone
 
 from evals.judging.judge import Judge
-from evals.models import EvalRun, JudgeVersion
+from evals.models import Comparison, EvalRun, JudgeVersion
 from evals.services import judges
+from evals.services.budgets import why_stopped
 from evals.services.completers import completer_of
-from evals.services.judgements import judge_pairs, num_open
+from evals.services.judgements import BY_JUDGE, judge_pairs, num_open
 from evals.services.ratings import ITSELF
 from jobs.services import ClaimedJob, NotYet
 from registry.errors import InvalidInput
@@ -41,7 +42,10 @@ Sides = tuple[EvalRun, EvalRun]  # answers of the candidate and of the serving c
 
 
 def judge_job(job: ClaimedJob) -> None:
-    """Nothing where the candidate and the serving checkpoint have not both answered."""
+    """Nothing where the candidate and the serving checkpoint have not both answered.
+
+    A judge whose budget is spent is not asked, and the report says so.
+    """
     project_id = job.project_id
     assert project_id is not None
     with tenant(project_id):
@@ -49,7 +53,8 @@ def judge_job(job: ClaimedJob) -> None:
         plan = LearningPlan.objects.select_related("gate_judge", "policy").get(policy=report.checkpoint.policy)
         sides = _sides(report, plan)
         judge = judge_for(plan)
-        refusal = refusal_of(judge, str(report.checkpoint))
+        spent = why_stopped(judge)
+        refusal = refusal_of(judge, str(report.checkpoint)) or ("" if _has_spoken(judge, sides) else spent)
         waits_for = not_held(judge, plan)
     if not sides or plan.judged_pairs == 0:
         return
@@ -62,9 +67,16 @@ def judge_job(job: ClaimedJob) -> None:
     if waits_for:
         raise NotYet(LOOK_AGAIN_S, f"waits until the engine holds {waits_for}")
     job.renew(TIMEOUT_S + settings.JOB_LEASE_S)
-    found = judge_sides(project_id, judge, sides, limit=plan.judged_pairs, timeout_s=TIMEOUT_S)
+    limit = 0 if spent else plan.judged_pairs  # spent since an earlier try: what that heard is shown
+    found = judge_sides(project_id, judge, sides, limit=limit, timeout_s=TIMEOUT_S)
     with job.effect(), tenant(project_id):
         GateReport.objects.filter(id=report.id).update(judge=found)
+
+
+def _has_spoken(judge: JudgeVersion, sides: Sequence[Sides]) -> bool:
+    """About the two sides, whatever the suite."""
+    names = {"left": sides[0][0].checkpoint, "right": sides[0][1].checkpoint} if sides else {}
+    return Comparison.objects.filter(judge=judge, by=BY_JUDGE, **names).exists()
 
 
 def judge_for(plan: LearningPlan) -> JudgeVersion:

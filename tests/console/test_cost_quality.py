@@ -154,3 +154,22 @@ def test_a_run_that_is_not_read_whole_is_left_out_and_named(inside, as_owner, mo
     assert {name: one.num_problems for name, one in read(gate).items()} == {"middle": 6, "newest": 6}
     page = as_owner.get("/p/editor/costs/quality").content.decode()
     assert "Left out: oldest. At most 13 answers are read here" in page
+
+
+def test_a_side_is_read_however_often_others_ran_since(inside, monkeypatch):
+    gate = evaluate.make_benchmark(size=1)
+    for name in ("rare", "busy", "busy", "busy"):
+        evaluate.make_run(gate, name, cost=D("0.01"))
+    monkeypatch.setattr(cost_quality, "MAX_SIDES", 2)
+    found = sides(gate, ledger(NOW - timedelta(days=30), NOW + timedelta(hours=1)))
+    assert ([one.name for one in found.rated], found.num_older) == (["busy", "rare"], 0)
+
+
+def test_sides_beyond_the_most_that_are_read_are_counted_on_the_page(inside, as_owner, monkeypatch):
+    gate = evaluate.make_benchmark(size=1)
+    for name in ("oldest", "middle", "newest"):
+        evaluate.make_run(gate, name, cost=D("0.01"))
+    monkeypatch.setattr(cost_quality, "MAX_SIDES", 2)
+    assert list(read(gate)) == ["middle", "newest"]
+    page = as_owner.get("/p/editor/costs/quality").content.decode()
+    assert "1 more side ran on it in this time and is not read: at most 2 are" in page

@@ -27,7 +27,7 @@ from registry.pricing import InvalidUsage, Spend, Usage, cost_of_request
 from rl_online.spending.entries import known_sum
 from rl_online.spending.ledger import Ledger
 
-MAX_RUNS = 200
+MAX_SIDES = 200  # those that ran last
 MAX_ANSWERS = 60_000  # of all runs together
 COST_INTERVAL = "log clustered t"  # on the logarithm, G - 1 degrees of freedom for G clusters
 
@@ -64,16 +64,17 @@ def benchmarks(since: datetime, until: datetime) -> list[Benchmark]:
 class Sides:
     rated: list[Rated]
     left_out: list[str]  # their runs have more answers than are read beside those of newer runs
+    num_older: int = 0  # sides beyond MAX_SIDES
 
 
 def sides(benchmark: Benchmark, ledger: Ledger) -> Sides:
-    """The newest run of each side in the ledger's time, read whole or not at all. Four queries."""
+    """The newest run of each side in the ledger's time, read whole or not at all. Five queries."""
     runs = EvalRun.objects.filter(
         benchmark=benchmark, started_at__gte=ledger.since, started_at__lt=ledger.until
     ).exclude(state__in=(EvalState.FAILED, EvalState.CANCELLED))
-    newest: dict[str, EvalRun] = {}
-    for run in runs.order_by("-started_at", "-id")[:MAX_RUNS]:
-        newest.setdefault(run.checkpoint or run.model or "", run)
+    latest = runs.order_by("checkpoint", "model", "-started_at", "-id").distinct("checkpoint", "model")
+    by_time = EvalRun.objects.filter(pk__in=latest.values("pk")).order_by("-started_at", "-id")
+    newest = {run.checkpoint or run.model or "": run for run in by_time[:MAX_SIDES]}
     rows = Score.objects.filter(run__in=newest.values(), scorer=F("run__scorer"))
     read, left_out = _that_fit(newest, dict(rows.values_list("run").annotate(n=Count("pk"))))
     answers: dict[Any, list[dict[str, Any]]] = defaultdict(list)
@@ -83,7 +84,7 @@ def sides(benchmark: Benchmark, ledger: Ledger) -> Sides:
         answers[row["run_id"]].append(row)
     cards = all_cards()
     found = [_rated(name, run, answers[run.id], cards, ledger) for name, run in sorted(read.items())]
-    return Sides(rated=found, left_out=left_out)
+    return Sides(rated=found, left_out=left_out, num_older=by_time.count() - len(newest))
 
 
 def _that_fit(runs: Mapping[str, EvalRun], num_answers: Mapping[Any, int]) -> tuple[dict[str, EvalRun], list[str]]:

@@ -67,6 +67,8 @@ def quality(request: MemberRequest) -> HttpResponse:
             "figure": _figure(request, rated, reads.serving(), time_range),
             "rated": rated,
             "left_out": sides.left_out,
+            "num_older": sides.num_older,
+            "max_sides": cost_quality.MAX_SIDES,
             "max_answers": cost_quality.MAX_ANSWERS,
             "undrawn": [one for one in rated if not one.cost_usd or one.quality is None],
             "prices": cost_quality.list_prices(rated, timezone.now()),

@@ -79,3 +79,13 @@ def test_another_project_sees_nothing_of_it(other_project, bench, run):
     run(adding, "editor@1", ALL), run(adding, "editor@2", ALL)
     with tenant(other_project.id):
         assert match_runs(A, B).pairs == match_runs(A, B).unmatched == ()
+
+
+def test_a_run_is_found_however_often_another_kind_ran_since(project, bench, run, monkeypatch):
+    adding, sorting = bench(), bench(name="sorting")
+    run(adding, "editor@1", ALL), run(adding, "editor@2", ALL)
+    for number in range(4):
+        run(sorting, "editor@2", {"p0": 1.0}, source={"sha256": str(number)})
+    monkeypatch.setattr("evals.comparing.matching.MAX_RUNS", 3)
+    with tenant(project.id):
+        assert [pair.benchmark for pair in match_runs(A, B).pairs] == ["adding@1"]

@@ -1,16 +1,20 @@
 """The judge after the gate: the policy's own base is not asked unless a person has allowed it."""
 
-import pytest
+from datetime import timedelta
 
-from evals.models import Comparison, EvalRun, JudgeVersion
+import pytest
+from django.utils import timezone
+
+from evals.models import Comparison, EvalRun, JudgeVersion, Problem, Score
 from evals.scorers.scorer import ProblemSpec
 from evals.services.benchmarks import create_benchmark
 from jobs.models import Job
 from jobs.services import claim, enqueue, run
+from registry.models import Budget
 from registry.services import register_checkpoint
 from registry.tenancy import tenant
 from rl_online.models import GateReport, LearningPlan
-from rl_online.services.judging import JUDGE_JOB
+from rl_online.services.judging import JUDGE_JOB, judge_for
 from rl_online.services.plans import gate_sampling
 
 pytestmark = pytest.mark.django_db
@@ -47,3 +51,46 @@ def test_the_base_does_not_judge_its_own_policy_and_the_report_says_why(project,
         assert judge["win_rate"] is None and not Comparison.objects.exists()
         assert JudgeVersion.objects.get().model == "editor@1", "its page is where it can be allowed"
     assert Job.objects.get(kind=JUDGE_JOB).state == "done"
+
+
+def answer_both(gate_answers=("return 1", "return 2")) -> None:
+    problem = Problem.objects.get()
+    for run_, output in zip(EvalRun.objects.order_by("checkpoint"), gate_answers, strict=True):
+        Score.objects.create(
+            run=run_, problem=problem, scorer="unit_tests", status="scored", value=1.0, output=output, explanation=""
+        )
+
+
+def spend_budget() -> None:
+    tomorrow = timezone.now() + timedelta(days=1)
+    Budget.objects.create(kind="judging", period="day", usd=1, stops=True, spent_until=tomorrow)
+
+
+def test_a_judge_whose_budget_is_spent_is_not_asked_and_the_report_says_why(project, report, settings):
+    settings.JUDGE_URL, settings.JUDGE_MODEL = "http://127.0.0.1:9/v1", "judge-large"
+    with tenant(project.id):
+        answer_both()
+        spend_budget()
+        enqueue(JUDGE_JOB, project_id=project.id, payload={"report": report.id})
+    run(claim(Job.objects.get(kind=JUDGE_JOB).id, "test"))
+    with tenant(project.id):
+        judge = GateReport.objects.get(id=report.id).judge
+        assert (judge["model"], judge["win_rate"]) == ("judge-large", None)
+        assert "judging" in judge["refused"] and "spent" in judge["refused"]
+        assert not Comparison.objects.exists(), "a budget is no verdict"
+
+
+def test_what_a_judge_said_before_its_budget_was_spent_is_shown(project, report, settings):
+    settings.JUDGE_URL, settings.JUDGE_MODEL = "http://127.0.0.1:9/v1", "judge-large"
+    with tenant(project.id):
+        answer_both()
+        judge = judge_for(LearningPlan.objects.get())
+        Comparison.objects.create(
+            problem=Problem.objects.get(), left="editor@2", right="editor@1", judge=judge, by="judge", verdict="left"
+        )
+        spend_budget()
+        enqueue(JUDGE_JOB, project_id=project.id, payload={"report": report.id})
+    run(claim(Job.objects.get(kind=JUDGE_JOB).id, "test"))
+    with tenant(project.id):
+        shown = GateReport.objects.get(id=report.id).judge
+        assert (shown["num_pairs"], shown["wins"], shown["errors"]) == (1, 1, 0)
