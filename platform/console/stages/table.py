@@ -7,9 +7,10 @@ To add one: `context(run)` in `console.stages.<kind>`, its template `updates/_st
 from collections.abc import Callable
 from typing import Any
 
-from rl_online.models import UpdateRun
+from console.stages import distill
+from rl_online.models import UpdateKind, UpdateRun
 
-CONTEXTS: dict[str, Callable[[UpdateRun], dict[str, Any]]] = {}
+CONTEXTS: dict[str, Callable[[UpdateRun], dict[str, Any]]] = {UpdateKind.DISTILL: distill.context}
 
 
 def stage_part(run: UpdateRun) -> dict[str, Any]:
