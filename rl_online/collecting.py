@@ -188,12 +188,8 @@ def _word(turn: Turn | Look) -> tuple[object, ...]:
 
 def fault_of(turn: Turn | Look, line: Line, *, kind: str, max_lag: int) -> str | None:
     """Why this settled turn must not be learnt from in a batch of this kind; None when it may."""
-    if turn.is_excluded:
-        return "excluded by a reviewer"
-    if turn.policy is None and turn.model is None:
-        return "unknown origin"
-    if turn.source in LIVE_SOURCES and (turn.error or turn.finish_reason not in FINISHED):
-        return "cut off"
+    if reason := text_fault(turn):
+        return reason
     if kind == KTO:
         return _kto_fault(turn, line)
     lag = line.lag_of(turn.version)
@@ -202,6 +198,23 @@ def fault_of(turn: Turn | Look, line: Line, *, kind: str, max_lag: int) -> str |
     if lag > max_lag:
         return "too old"
     return None if is_complete(turn) else "incomplete"
+
+
+def of_text(line: Line) -> Q:
+    """Turns whose text alone may be learnt from: the policy's own, and imported ones, also of other models."""
+    is_import = Q(source="import") & (Q(model__isnull=False) | Q(policy=line.policy.name))
+    return Q(policy=line.policy.name, source__in=LIVE_SOURCES) | is_import
+
+
+def text_fault(turn: Turn | Look) -> str | None:
+    """Why the text of a turn must not be learnt from, by whatever loss; None when it may."""
+    if turn.is_excluded:
+        return "excluded by a reviewer"
+    if turn.policy is None and turn.model is None:
+        return "unknown origin"
+    if turn.source in LIVE_SOURCES and (turn.error or turn.finish_reason not in FINISHED):
+        return "cut off"
+    return None
 
 
 def is_complete(turn: Turn | Look) -> bool:
@@ -356,6 +369,13 @@ def slice_of(turn: Turn, payload: TurnPayload) -> str:
     return "|".join(str(part) for part in parts if part)
 
 
+def num_tokens_of(turn: Turn | Look) -> int | None:
+    """Of prompt and answer; None where nobody counted them."""
+    if turn.input_tokens is None or turn.output_tokens is None:
+        return None
+    return turn.input_tokens + (turn.cache_read_tokens or 0) + (turn.cache_write_tokens or 0) + turn.output_tokens
+
+
 def user_hash(project_id: UUID, user: str | None) -> str | None:
     return None if user is None else hashlib.sha256(f"{project_id}:{user}".encode()).hexdigest()
 
@@ -369,8 +389,7 @@ def _unspent(line: Line, kind: str, max_lag: int) -> QuerySet[Turn]:
     spent = BatchSample.objects.filter(turn_ref=OuterRef("turn_id"), kind=UpdateKind.ONLINE, is_correction=False)
     turns = Turn.objects.filter(~Exists(spent), settled_at__isnull=False, label__isnull=False)
     if kind == KTO:
-        is_import = Q(source="import") & (Q(model__isnull=False) | Q(policy=line.policy.name))
-        return turns.filter(Q(policy=line.policy.name, source__in=LIVE_SOURCES) | is_import)
+        return turns.filter(of_text(line))
     turns = turns.filter(policy=line.policy.name, source__in=LIVE_SOURCES)
     recent = line.checkpoints[: max_lag + RECENT_BATCHES + 1]
     return turns if len(recent) == len(line.checkpoints) else turns.filter(settled_at__gte=recent[-1].created_at)

@@ -144,7 +144,7 @@ def checkpoints_of_user(user_hash: str) -> list[Learnt]:
 
 
 def turns_of_checkpoint(checkpoint: Checkpoint) -> list[str]:
-    """The other way: turns the checkpoint and its ancestors learnt from, oldest batch first."""
+    """The other way: turns the checkpoint and its ancestors learnt from, oldest batch first, each once."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -159,7 +159,7 @@ def turns_of_checkpoint(checkpoint: Checkpoint) -> list[str]:
             """,
             [checkpoint.id],
         )
-        return [turn for (turn,) in cursor.fetchall()]
+        return list(dict.fromkeys(turn for (turn,) in cursor.fetchall()))
 
 
 def _learnt(condition: str, values: Sequence[Any]) -> list[Learnt]:

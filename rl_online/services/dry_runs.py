@@ -21,11 +21,12 @@ from registry.models import Deployment, Policy
 from registry.services import audit, lineage
 from registry.tenancy import tenant
 from rl_online.collecting import Candidate
-from rl_online.models import DryRun, DryRunState, UpdateKind
+from rl_online.models import DryRun, DryRunState
 from rl_online.services import sealing
 from rl_online.services.holdings import first_checkpoint
 from rl_online.services.plans import folder_of
 from rl_online.services.sealing import Prepared, TooFewSamples
+from rl_online.services.stages.stage import spread as evenly
 from rl_online.services.stages.starting import ask, prepare_stage
 from rl_online.services.stages.table import STAGES, folders_of
 from rl_online.services.updater import Cancelled, Hopeless
@@ -48,7 +49,7 @@ class Trial:
     lineage: tuple[int, ...]
     seed: int
     config: Mapping[str, Any]
-    kind: UpdateKind
+    kind: str  # of UpdateKind
     inputs: Mapping[str, Any]  # see UpdateRun
     folders: Mapping[str, Path]  # where those inputs lie that are folders
 
@@ -205,5 +206,4 @@ def _seal_few(row: DryRun, root: Path) -> Prepared:
 
 def spread(candidates: Sequence[Candidate], *, num: int = NUM_SAMPLES) -> list[Candidate]:
     """A few of the turns, evenly over their time; corrections are left out."""
-    fresh = [one for one in candidates if not one.is_correction]
-    return [fresh[len(fresh) * place // num] for place in range(num)] if len(fresh) > num else fresh
+    return evenly([one for one in candidates if not one.is_correction], num)

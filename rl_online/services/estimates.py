@@ -16,7 +16,7 @@ from feedback.models import Turn
 from registry.models import Policy, PriceCard
 from registry.price_cards import OWN_HARDWARE, card_at
 from registry.pricing import cost_of_device
-from rl_online.collecting import Look
+from rl_online.collecting import Look, num_tokens_of
 from rl_online.models import UpdateRun, UpdateState
 from rl_online.services.sealing import Pool
 from rl_online.services.stages.stage import Ask, Ready, Stage
@@ -55,7 +55,7 @@ class Estimate:
 
 def estimate(pool: Pool) -> Estimate:
     turns = [one.turn for one in pool.candidates]
-    counts = [_tokens(turn) for turn in turns]
+    counts = [num_tokens_of(turn) for turn in turns]
     known = [count for count in counts if count is not None]
     seconds = None
     if turns and len(known) == len(turns):
@@ -120,9 +120,3 @@ def _sources(pool: Pool, turns: Sequence[Turn | Look]) -> list[FromVersion]:
         for (name, version), n in counted.items()
     ]
     return sorted(rows, key=lambda row: (row.lag is None, row.lag or 0, row.checkpoint or ""))
-
-
-def _tokens(turn: Turn | Look) -> int | None:
-    if turn.input_tokens is None or turn.output_tokens is None:
-        return None
-    return turn.input_tokens + (turn.cache_read_tokens or 0) + (turn.cache_write_tokens or 0) + turn.output_tokens

@@ -46,7 +46,7 @@ class Order:
     seed: int
     config: Mapping[str, object]
     reward_spec: str
-    kind: UpdateKind
+    kind: str  # of UpdateKind
     inputs: Mapping[str, Any]  # see UpdateRun
     folders: Mapping[str, Path]  # what the inputs name, e.g. teacher -> its checkpoint folder
 
@@ -98,7 +98,7 @@ def begin(run_id: UUID) -> Order | None:
         seed=run.seed,
         config=run.config,
         reward_spec=str(run.batch.reward_spec),
-        kind=UpdateKind(run.kind),
+        kind=run.kind,
         inputs=run.inputs,
         folders=folders_of(run.kind, run.inputs),
     )

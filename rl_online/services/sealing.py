@@ -4,10 +4,7 @@
 transaction that makes it count. Killed in between, the folder is left behind, named by its content, and nothing else.
 """
 
-import asyncio
 import hashlib
-import json
-import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -20,9 +17,10 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Max
 
+from feedback.conduct import FACTS
 from feedback.models import TurnPayload
 from jobs.services import enqueue
-from registry.errors import Conflict, Unavailable
+from registry.errors import Conflict
 from registry.models import Checkpoint, Deployment, Policy
 from registry.services import audit, next_version
 from rl_online import collecting
@@ -34,18 +32,11 @@ from rl_online.rewards.composite import parse_reward_spec
 from rl_online.rewards.heldout import choose_heldout
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services.overlaps import ask_about_batch
-from rl_online.services.plans import effective_config, folder_of, freeze
-from rl_online.serving.client import EngineClient
-from rl_online.serving.protocol import EngineError, EngineUnavailable, InvalidRequest
-
-log = logging.getLogger(__name__)
+from rl_online.services.plans import effective_config, freeze
+from rl_online.services.tokens import Text, encode_texts, num_token_ids, token_fault
 
 UPDATE_JOB = "rl_online.update"
-MAX_SAMPLE_TOKENS = 4096
-ENCODE_TOGETHER = 16
 SEED_BITS = 63
-MAX_TOKEN_ID = 2**31 - 1  # the batch format keeps ids in 32 bits
-LOWEST_LOGPROB = -1e4
 
 
 class TooFewSamples(Conflict):
@@ -73,7 +64,7 @@ class Prepared:
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     dropped: dict[str, int]
     seal_s: float
-    update_kind: UpdateKind = UpdateKind.ONLINE
+    update_kind: str = UpdateKind.ONLINE
     options: dict[str, Any] = field(default_factory=dict)  # of the stage, by which it was sealed
     inputs: dict[str, Any] = field(default_factory=dict)  # see UpdateRun
 
@@ -125,14 +116,14 @@ def prepare(pool: Pool, project_id: UUID, *, root: Path | None = None, least: in
         dropped["changed while it was sealed"] += changed
     usable: list[tuple[Whole, TurnPayload, list[int], list[int]]] = []
     ids = _token_ids(pool, payloads)
-    num_ids = _num_token_ids(pool.line.serving)
+    num_ids = num_token_ids(pool.line.serving)
     for one in candidates:
         found = ids.get(one.turn.turn_id)
         if found is None:
             dropped["no token ids"] += 1
             continue
         payload = payloads[one.turn.turn_id]
-        if fault := _token_fault([*found[0], *found[1]], payload.logprobs if one.kind == RL else [], num_ids=num_ids):
+        if fault := token_fault([*found[0], *found[1]], payload.logprobs if one.kind == RL else [], num_ids=num_ids):
             dropped[fault] += 1
         else:
             usable.append((one, payload, *found))
@@ -191,7 +182,7 @@ def open_update(prepared: Prepared, *, trigger: str, requested_by: str) -> Updat
                 },
             )
             for row in prepared.lineage:
-                row.batch, row.kind = batch, prepared.update_kind.value
+                row.batch, row.kind = batch, prepared.update_kind
             BatchSample.objects.bulk_create(prepared.lineage, batch_size=500)
     except IntegrityError as error:
         raise UpdateUnderWay("another update took some of these turns at the same time; try again") from error
@@ -218,7 +209,7 @@ def create_run(
     trigger: str,
     requested_by: str,
     timings: Mapping[str, float],
-    kind: UpdateKind,
+    kind: str,
     options: Mapping[str, Any],
     inputs: Mapping[str, Any],
     is_replay: bool = False,
@@ -262,26 +253,6 @@ def lock_for_update(policy: Policy, *, parent: Checkpoint) -> None:
 def seed_of(digest: str, version: int) -> int:
     """The same batch for the same version is trained with the same seed."""
     return int.from_bytes(hashlib.sha256(f"{digest}:{version}".encode()).digest()[:8]) >> (64 - SEED_BITS)
-
-
-def _num_token_ids(checkpoint: Checkpoint) -> int:
-    """Ids below this are tokens of the model; of one whose folder is not on this machine, all that a batch can hold."""
-    path = folder_of(checkpoint) / "config.json"
-    if not path.is_file():
-        return MAX_TOKEN_ID
-    config = json.loads(path.read_bytes())
-    return int(config.get("text_config", config)["vocab_size"])
-
-
-def _token_fault(token_ids: Sequence[int], logprobs: Sequence[float], *, num_ids: int) -> str | None:
-    """Why these tokens cannot be learnt from; one such sample would fail the whole update."""
-    if len(token_ids) > MAX_SAMPLE_TOKENS:
-        return "too long"
-    if not all(0 <= token < num_ids for token in token_ids):
-        return "token ids not of this model"
-    if not all(LOWEST_LOGPROB <= logprob <= 0 for logprob in logprobs):
-        return "logprobs out of range"
-    return None
 
 
 def _where(policy: Policy, overrides: Mapping[str, Any] | None = None) -> tuple[Line, LearningPlan, UpdateConfig]:
@@ -379,6 +350,7 @@ def _sample(
         _per_token(payload.weight_versions, len(completion)) if payload.weight_versions else [-1] * len(completion)
     )
     assert turn.label is not None
+    conduct = {name: holds for name in FACTS if (holds := getattr(turn, name)) is not None}
     return Sample(
         token_ids=[*prompt, *completion],
         prompt_length=len(prompt),
@@ -397,6 +369,7 @@ def _sample(
             "label_reason": turn.label.reason,
             "source": turn.source,
             "sampling": turn.sampling or {},
+            **({"conduct": conduct} if conduct else {}),
             **({"group": turn.group} if turn.group and not one.is_correction else {}),
             **({"is_correction": True} if one.is_correction else {}),
             **({"is_heldout": True} if turn.turn_id in aside and not one.is_correction else {}),
@@ -415,7 +388,7 @@ def _per_token(spans: Sequence[Sequence[int]], num_tokens: int) -> list[int]:
 def _token_ids(pool: Pool, payloads: Mapping[str, TurnPayload]) -> dict[str, tuple[list[int], list[int]]]:
     """turn -> (prompt ids, completion ids): as recorded, or for KTO as the serving checkpoint encodes the text."""
     found: dict[str, tuple[list[int], list[int]]] = {}
-    to_encode: list[TurnPayload] = []
+    texts: dict[tuple[str, str], Text] = {}
     for one in pool.candidates:
         payload = payloads.get(one.turn.turn_id)
         if payload is None:
@@ -423,31 +396,8 @@ def _token_ids(pool: Pool, payloads: Mapping[str, TurnPayload]) -> dict[str, tup
         if payload.prompt_token_ids and payload.completion_token_ids and one.turn.policy == pool.line.policy.name:
             found[one.turn.turn_id] = (payload.prompt_token_ids, payload.completion_token_ids)
         elif one.kind == KTO and payload.completion:
-            to_encode.append(payload)
-    if to_encode:
-        serving = pool.line.serving
-        found |= asyncio.run(_encode(f"{serving.policy_id}@{serving.version}", to_encode))
-    return found
-
-
-async def _encode(checkpoint: str, payloads: Sequence[TurnPayload]) -> dict[str, tuple[list[int], list[int]]]:
-    gate = asyncio.Semaphore(ENCODE_TOGETHER)
-    async with EngineClient(settings.HOME.engine_socket) as engine:
-
-        async def encode(payload: TurnPayload) -> tuple[str, tuple[list[int], list[int]]] | None:
-            async with gate:
-                try:
-                    prompt = await engine.encode(checkpoint, messages=payload.messages, prompt=payload.prompt)
-                    completion = await engine.encode(checkpoint, prompt=payload.completion)
-                except InvalidRequest as error:
-                    log.info("turn %s cannot be encoded: %s", payload.turn_id, error)
-                    return None
-                return (payload.turn_id, (prompt, completion)) if prompt and completion else None
-
-        try:
-            encoded = await asyncio.gather(*(encode(payload) for payload in payloads))
-        except EngineUnavailable as error:
-            raise Unavailable("the engine is away, and turns without token ids need it", retry_after_s=5) from error
-        except EngineError as error:
-            raise Unavailable(f"the engine could not encode: {error}", retry_after_s=5) from error
-    return dict(one for one in encoded if one is not None)
+            texts[payload.turn_id, "prompt"] = Text.prompt_of(payload)
+            texts[payload.turn_id, "completion"] = Text(plain=payload.completion)
+    encoded = encode_texts(pool.line.serving, texts)
+    whole = [turn for turn, part in encoded if part == "prompt" and (turn, "completion") in encoded]
+    return found | {turn: (encoded[turn, "prompt"], encoded[turn, "completion"]) for turn in whole}

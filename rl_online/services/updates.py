@@ -198,7 +198,7 @@ def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | 
         trigger="replay",
         requested_by=actor,
         timings={},
-        kind=UpdateKind(run.kind),
+        kind=run.kind,
         options=run.options,
         inputs=run.inputs,
         is_replay=True,

@@ -79,16 +79,17 @@ def judged(project) -> Callable[..., Turn]:
 
 
 @pytest.fixture
-def say_signal(project) -> Callable[[str, str], None]:
-    """say_signal(turn id, kind): another signal of its user, labelled at once."""
-    return lambda turn_id, kind: say(project, turn_id, kind)
+def say_signal(project) -> Callable[..., None]:
+    """say_signal(turn id, kind, text=...): another signal of its user, labelled at once."""
+    return lambda turn_id, kind, **fields: say(project, turn_id, kind, **fields)
 
 
 signal_number = itertools.count(1)
 
 
-def say(project, turn_id: str, kind: str) -> None:
-    signal = SignalItem(id=f"signal-{next(signal_number)}", turn=turn_id, kind=kind, at=timezone.now())
+def say(project, turn_id: str, kind: str, **fields) -> None:
+    values = {"id": f"signal-{next(signal_number)}", "at": timezone.now(), **fields}
+    signal = SignalItem(turn=turn_id, kind=kind, **values)
     record_items(project.id, [signal], received_at=timezone.now())
     with tenant(project.id):
         label_turns(project.id, [turn_id], now=timezone.now())
