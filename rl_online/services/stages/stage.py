@@ -7,16 +7,17 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from registry.errors import InvalidInput
 from registry.models import Policy
 from rl_online.collecting import Line
-from rl_online.models import BatchSample, LearningPlan, UpdateKind, UpdateRun
+from rl_online.models import BatchSample, LearningPlan, UpdateRun
 from rl_online.rewards.batch import Sample, SealedBatch
 from rl_online.rewards.update_config import UpdateConfig
 
 Value = str | int | float | bool
+Unit = TypeVar("Unit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ class Contents:
 class Stage:
     """One kind of update. Every function runs inside a tenant."""
 
-    kind: UpdateKind
+    kind: str  # of UpdateKind
     title: str
     purpose: str  # one sentence: what it is for
     unit: str  # what it counts, in the plural: turns, pairs
@@ -122,3 +123,8 @@ def parse_options(stage: Stage, given: Mapping[str, object]) -> dict[str, Any]:
             f"{unknown[0]} is not an option of {stage.kind}; known are {', '.join(known) or 'none'}", field=unknown[0]
         )
     return {name: one.parse(given[name]) if name in given else one.default for name, one in known.items()}
+
+
+def spread(found: list[Unit], num: int) -> list[Unit]:
+    """A few of them, evenly over their order; all where there are no more."""
+    return [found[len(found) * place // num] for place in range(num)] if len(found) > num else found
