@@ -27,6 +27,8 @@ CSRF_TRUSTED_ORIGINS = env.items("STROP_CSRF_TRUSTED_ORIGINS")
 
 DEVICE = env.choice("STROP_DEVICE", "auto", ["auto", "cpu", "cuda"])
 THREADS = env.integer("STROP_THREADS", 0)  # 0: as many as there are cores
+TRAINER = env.choice("STROP_TRAINER", "embedded", ["embedded", "torchrun"])  # in the updater's process, or over ranks
+TRAINER_RANKS = env.integer("STROP_TRAINER_RANKS", 0)  # of torchrun; 0: one for each GPU
 JOB_LEASE_S = env.number("STROP_JOB_LEASE_S", 30.0)  # a dead worker's job is taken over after this
 SANDBOX_ALLOW_NONE = env.flag("STROP_SANDBOX_ALLOW_NONE", False)
 JUDGE_URL = env.text("STROP_JUDGE_URL")  # an OpenAI-compatible base URL; empty: the frozen base model judges

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rl_online.services.runs import Order, StepRow
     from rl_online.services.updater import Made, Trained
     from rl_online.training.dry_run import DryRunResult
-    from rl_online.training.update import Progress, UpdateRequest
+    from rl_online.training.update import Progress, UpdateRequest, UpdateResult
 
     Run = Callable[..., Trained | Made]  # of (request, *, on_progress, is_cancelled, crash), as `run_update`
     RunDry = Callable[..., DryRunResult]  # of (request, *, is_cancelled), as `run_dry`
@@ -104,16 +104,42 @@ def dry_runners() -> "dict[str, RunDry]":
 
 
 def train_checkpoint(request: "UpdateRequest", **hooks: Any) -> "Trained":
-    """`run_update` as a runner."""
+    """`run_update` as a runner, in this process or over ranks."""
+    from django.conf import settings
+
     from rl_online.services.updater import Trained
     from rl_online.training.update import run_update
 
-    result = run_update(request, **hooks)
+    is_shared = settings.TRAINER == "torchrun" and request.kind != "distill"  # a teacher is asked in one process
+    result = (run_over_ranks if is_shared else run_update)(request, **hooks)
     return Trained(
         tree_digest=result.tree_digest,
         num_bytes=result.num_bytes,
         optimizer_step=result.optimizer_step,
         timings={"train": round(result.train_s, 3), "publish": round(result.publish_s, 3)},
+    )
+
+
+def run_over_ranks(
+    request: "UpdateRequest",
+    *,
+    on_progress: "Callable[[Progress], None]",
+    is_cancelled: Callable[[], bool],
+    **_: Any,
+) -> "UpdateResult":
+    """`run_update` in processes of their own, which find out themselves how to learn and where to crash for a test."""
+    import torch
+    from django.conf import settings
+
+    from rl_online.training.torchrun import run_on_ranks
+
+    num_ranks = settings.TRAINER_RANKS or torch.cuda.device_count() or 1
+    return run_on_ranks(
+        request,
+        on_progress=on_progress,
+        is_cancelled=is_cancelled,
+        num_ranks=num_ranks,
+        num_threads=max(1, torch.get_num_threads() // num_ranks),
     )
 
 
