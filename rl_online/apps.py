@@ -12,6 +12,7 @@ class RlOnlineConfig(AppConfig):
         from rl_online.services import (
             alarms,
             benchmark_runs,
+            corpora,
             dry_runs,
             judging,
             live_experiments,
@@ -32,6 +33,7 @@ class RlOnlineConfig(AppConfig):
         handlers.register(updates.SEAL_JOB, updates.seal_job)
         handlers.register(sealing.UPDATE_JOB, receivers.only_in_the_updater, queue="updater")
         handlers.register(dry_runs.DRY_RUN_JOB, receivers.only_in_the_updater, queue="updater")
+        handlers.register(corpora.CORPUS_JOB, receivers.only_in_the_updater, queue="updater")
         handlers.register(runs.PROVE_JOB, proving.prove_job)
         handlers.register(live_experiments.WATCH_CANARY_JOB, live_experiments.watch_job)
         handlers.register(judging.JUDGE_JOB, judging.judge_job, queue="judge")

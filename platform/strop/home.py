@@ -60,6 +60,11 @@ class Home:
         return self.root / "texts"
 
     @property
+    def corpora(self) -> Path:
+        """<project>/<digest>: what mid-training reads."""
+        return self.root / "corpora"
+
+    @property
     def models(self) -> Path:
         return self.root / "models"
 

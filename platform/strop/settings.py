@@ -38,6 +38,7 @@ JUDGE_KEYS = env.items("STROP_JUDGE_KEYS")  # <base URL>=<key> of other judges; 
 METRICS_TOKEN = env.text("STROP_METRICS_TOKEN")  # in production /metrics wants it as Bearer
 # Below which folders of this machine a model may be taken from by whoever may add a policy.
 MODEL_ROOTS = env.items("STROP_MODEL_ROOTS", [str(HOME.root / "incoming")] if PRODUCTION else ["/"])
+CORPUS_ROOT = env.text("STROP_CORPUS_ROOT")  # below which corpora may be made of files; empty: of none
 OUTBOUND_ALLOW = env.items("STROP_OUTBOUND_ALLOW")  # host[:port] that may be private, e.g. an own engine
 
 INSTALLED_APPS = [

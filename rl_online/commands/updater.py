@@ -62,7 +62,7 @@ def work(stopping: threading.Event) -> None:
 
     from jobs import handlers
     from jobs.services import claim_next, run, worker_name
-    from rl_online.services import dry_runs, updater
+    from rl_online.services import corpora, dry_runs, updater
     from rl_online.services.sealing import UPDATE_JOB
 
     beat = every(BEAT_EVERY_S, beat_from(datetime.now(UTC)))
@@ -74,6 +74,11 @@ def work(stopping: threading.Event) -> None:
     handlers.register(
         dry_runs.DRY_RUN_JOB,
         lambda job: dry_runs.dry_run_job(job, try_samples, beat=beat),
+        queue=UPDATER_QUEUE,
+    )
+    handlers.register(
+        corpora.CORPUS_JOB,
+        lambda job: corpora.build_job(job, beat=beat, is_stopping=stopping.is_set),
         queue=UPDATER_QUEUE,
     )
     log.info("updater ready")
@@ -92,8 +97,8 @@ def work(stopping: threading.Event) -> None:
 
 def runners() -> "dict[str, Run]":
     """Who trains which kind of update; each takes an UpdateRequest and reports, stops and goes on as `run_update`."""
-    by_update = ("online", "sft", "pairs", "midtrain", "distill")
-    return dict.fromkeys(by_update, train_checkpoint)
+    by_update = ("online", "sft", "pairs", "distill")
+    return {**dict.fromkeys(by_update, train_checkpoint), "midtrain": train_on_corpus}
 
 
 def dry_runners() -> "dict[str, RunDry]":
@@ -101,6 +106,13 @@ def dry_runners() -> "dict[str, RunDry]":
     from rl_online.training.dry_run import run_dry
 
     return dict.fromkeys(("online", "sft", "pairs", "midtrain", "distill"), run_dry)
+
+
+def train_on_corpus(request: "UpdateRequest", **hooks: Any) -> "Trained":
+    """`run_update` that learns the rows of a corpus, as a runner."""
+    from rl_online.training.midtrain import learn_from_corpus
+
+    return train_checkpoint(request, learn=learn_from_corpus, **hooks)
 
 
 def train_checkpoint(request: "UpdateRequest", **hooks: Any) -> "Trained":

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,8 +59,11 @@ def build_corpus(
     *,
     crash: Callable[[str], None] = lambda name: None,
     should_stop: Callable[[], bool] = lambda: False,
+    watch: Callable[[Counter[tuple[str, str]]], None] = lambda counts: None,
 ) -> Corpus | None:
     """The finished corpus, made now or found made; None where `should_stop`, asked after each shard, said so.
+
+    `watch` is given the counts so far after each document: (language or "", what) -> how many.
 
     Raises UnusableSource and UnusableRecipe.
     """
@@ -67,7 +71,7 @@ def build_corpus(
     with _alone(request.work), _ledger(request, cutter) as ledger:
         if ledger.finished:
             return _in_place(request, ledger.finished)
-        for is_last in _shards(request, cutter, ledger, crash):
+        for is_last in _shards(request, cutter, ledger, crash, watch):
             crash("corpus.between_shards")
             if not is_last and should_stop():
                 return None
@@ -86,7 +90,13 @@ def forget_build(work: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _shards(request: BuildRequest, cutter: Cutter, ledger: Ledger, crash: Callable[[str], None]) -> Iterator[bool]:
+def _shards(
+    request: BuildRequest,
+    cutter: Cutter,
+    ledger: Ledger,
+    crash: Callable[[str], None],
+    watch: Callable[[Counter[tuple[str, str]]], None],
+) -> Iterator[bool]:
     """Writes one after the other; whether it was the last."""
     waiting, place = _Waiting(), ledger.place
     for found in read_documents(request.source, after=ledger.place):
@@ -94,6 +104,7 @@ def _shards(request: BuildRequest, cutter: Cutter, ledger: Ledger, crash: Callab
         reason = found.reason or _take(found, request, cutter, ledger, waiting)
         if reason:
             ledger.counts[found.language, f"dropped {reason}"] += 1
+        watch(ledger.counts)
         if waiting.num_tokens >= request.recipe.shard_tokens:
             _flush(request, ledger, waiting, place, crash)
             waiting = _Waiting()

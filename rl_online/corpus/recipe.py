@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ class Recipe:
 
     languages: tuple[str, ...] = ()  # to take; empty: all that are known
     row_tokens: int = 1024  # most tokens of a row; longer documents are cut
-    shard_tokens: int = 4 << 20  # after so many a shard is written: what memory must hold at once
+    shard_tokens: int = 1 << 20  # after so many a shard is written: what memory must hold at once
     fim: float = 0.0  # share of pieces turned into fill-in-the-middle
     fim_spm: float = 0.5  # share of those with the suffix first
     fim_tokens: tuple[str, ...] = ()  # prefix, suffix and middle; empty: those that the tokenizer is known by
@@ -36,6 +37,18 @@ class Recipe:
             raise UnusableRecipe("fim_tokens must be three different tokens: prefix,suffix,middle")
         if self.heldout < 0:
             raise UnusableRecipe(f"heldout is {self.heldout}; it must be at least 0")
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Recipe":
+        """Missing options take their default. Raises UnusableRecipe for an unknown option, a wrong type or value."""
+        defaults = cls().to_json()
+        for name, value in values.items():
+            if name not in defaults:
+                raise UnusableRecipe(f"{name} is not an option of a corpus; known are {', '.join(defaults)}")
+            wanted = (int, float) if isinstance(defaults[name], float) else type(defaults[name])
+            if not isinstance(value, wanted) or isinstance(value, bool):
+                raise UnusableRecipe(f"{name} is {value!r}; it must be {type(defaults[name]).__name__}")
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
     def to_json(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

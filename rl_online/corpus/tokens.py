@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
-
 from rl_online.corpus import fim
 from rl_online.corpus.errors import UnusableRecipe, UnusableSource
 from rl_online.corpus.recipe import Recipe
@@ -34,6 +32,8 @@ class Cutter:
         file = folder / TOKENIZER
         if not file.is_file():
             raise UnusableSource(f"the checkpoint has no {TOKENIZER}; a corpus needs a fast tokenizer")
+        from tokenizers import Tokenizer  # a tenth of a second that whoever only lists corpora does not need
+
         data = file.read_bytes()
         self.digest = hashlib.sha256(data).hexdigest()
         self._recipe = recipe

@@ -22,7 +22,7 @@ from jobs import crash
 from registry.models import Checkpoint, Policy
 from registry.services import all_projects
 from registry.tenancy import tenant
-from rl_online.models import OPEN_STATES, RewardBatch, UpdateRun
+from rl_online.models import OPEN_STATES, Corpus, RewardBatch, UpdateRun
 
 ORPHAN_AGE_S = 24 * 3600.0  # younger ones may be being written
 
@@ -92,12 +92,14 @@ class _Known:
     policies: set[str]
     folders: set[str]  # <policy>/vNNNNNN of registered checkpoints and of updates under way
     batches: set[str]
+    corpora: set[str]  # <project>/<digest>, and what builds write in
 
 
 def _known() -> _Known:
     policies: set[str] = set()
     folders: set[str] = set()
     batches: set[str] = set()
+    corpora: set[str] = set()
     for project in all_projects():
         with tenant(project.id):
             policies |= {str(one) for one in Policy.objects.values_list("id", flat=True)}
@@ -105,7 +107,9 @@ def _known() -> _Known:
             making = UpdateRun.objects.filter(state__in=OPEN_STATES).values_list("policy_id", "version")
             folders |= {f"{policy}/v{version:06d}" for policy, version in making}
             batches |= set(RewardBatch.objects.values_list("digest", flat=True))
-    return _Known(policies=policies, folders=folders, batches=batches)
+            for one in Corpus.objects.filter(files_deleted_at__isnull=True):
+                corpora |= {f"{project.id}/{one.digest}"} if one.digest else {f"{project.id}/.building-{one.id}"}
+    return _Known(policies=policies, folders=folders, batches=batches, corpora=corpora)
 
 
 def _orphans() -> Iterator[Path]:
@@ -114,7 +118,9 @@ def _orphans() -> Iterator[Path]:
     below = {
         policy: [*_listing(policy), *_listing(policy / "train"), *_listing(policy / "deltas")] for policy in checkpoints
     }
+    corpora = [path for project in _listing(settings.HOME.corpora) for path in _listing(project)]
     known = _known()
+    yield from (path for path in corpora if f"{path.parent.name}/{path.name}" not in known.corpora)
     for policy in checkpoints:
         if _is_draft(policy) or (_is_uuid(policy.name) and policy.name not in known.policies):
             yield policy

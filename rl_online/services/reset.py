@@ -26,7 +26,7 @@ STAYS = frozenset(
         "feedback.LabelRecipe", "feedback.RecipeActivation",
         "evals.Benchmark", "evals.Problem", "evals.JudgeVersion", "evals.JudgeDuty", "evals.Panel",
         "evals.AnchorSet",
-        "rl_online.RewardSpec", "rl_online.LearningPlan",
+        "rl_online.RewardSpec", "rl_online.LearningPlan", "rl_online.Corpus",
     }
 )  # fmt: skip
 MANY = 10_000

@@ -22,8 +22,19 @@ from registry.errors import Conflict
 from registry.models import AuditEvent, Checkpoint, CheckpointState, Deployment, Policy
 from registry.services import LOOP, all_projects, audit, project_settings
 from registry.tenancy import tenant
-from rl_online.models import OPEN_STATES, EngineHolding, LearningPlan, RewardBatch, UpdateRun, UpdateState
+from rl_online.models import (
+    OPEN_STATES,
+    Corpus,
+    CorpusState,
+    EngineHolding,
+    LearningPlan,
+    RewardBatch,
+    UpdateKind,
+    UpdateRun,
+    UpdateState,
+)
 from rl_online.retention import Choice, Version, choose
+from rl_online.services.corpora import folder_of_corpus
 from rl_online.services.disposal import Paths, Report, dispose
 from rl_online.services.holdings import REPORT_HOLDS_FOR, first_checkpoint
 from rl_online.services.plans import deltas_folder, folder_of
@@ -50,6 +61,11 @@ def collect(project_id: UUID, *, actor: str, report: Report) -> None:
         crash.point("gc.after_rows")
         for kind, path in paths:
             dispose(kind, path, report)
+    with tenant(project_id):
+        _alone()
+        corpora = _let_go_of_corpora(actor=actor, report=report)
+    for path in corpora:
+        dispose("corpora", path, report)
     if not report.is_dry_run:
         with tenant(project_id):
             audit(VERB, "files", "retention", actor=actor, after={"bytes": report.num_bytes, "deleted": report.deleted})
@@ -193,6 +209,25 @@ def _let_go_of_batches(policy: Policy, choice: Choice, *, actor: str, report: Re
     for one in going:
         audit("delete files", "batch", one.digest, actor=actor, reason=reason)
     return list(rows.filter(files_deleted_at__isnull=False))
+
+
+def _let_go_of_corpora(*, actor: str, report: Report) -> list[Path]:
+    """Of each name its newest is kept, and what an update works with; folders that have to go, also from before."""
+    names = list(Corpus.objects.select_for_update().filter(state=CorpusState.READY).order_by("name", "-version"))
+    runs = UpdateRun.objects.filter(state__in=[*OPEN_STATES, UpdateState.WAITING], kind=UpdateKind.MIDTRAIN)
+    in_use = set(runs.values_list("inputs__corpus", flat=True))
+    newest = {one.name: one.pk for one in reversed(names) if one.files_deleted_at is None}
+    kept = {one.digest for one in names if one.pk == newest.get(one.name) or one.digest in in_use}
+    going = [one for one in names if one.digest not in kept and one.files_deleted_at is None]
+    report.deleted += [f"corpus {one}" for one in going]
+    if not report.is_dry_run:
+        reason = "a newer one has its name"
+        rows = Corpus.objects.filter(pk__in=[one.pk for one in going])
+        rows.update(files_deleted_at=timezone.now(), files_deleted_reason=reason)
+        for one in going:
+            audit("delete files", "corpus", one, actor=actor, reason=reason)
+    gone = {one.digest: one for one in names if one.digest not in kept and (one in going or one.files_deleted_at)}
+    return [folder for one in gone.values() if (folder := folder_of_corpus(one)).is_dir()]
 
 
 def _paths(policy: Policy, choice: Choice, gone: list[Checkpoint]) -> Paths:

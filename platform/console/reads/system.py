@@ -172,6 +172,7 @@ def disk() -> list[DiskUse]:
         ("optimizer state", "what an update goes on from", [policy / "train" for policy in policies]),
         ("deltas", "what engines pull", [policy / "deltas" for policy in policies]),
         ("batches", "what was learnt from", [home.batches]),
+        ("corpora", "what mid-training reads", [home.corpora]),
         ("models", "where policies begin", [home.models]),
         ("engine cache", "weights that the engine has fetched", [home.root / "engine"]),
         ("logs", "", [home.logs]),

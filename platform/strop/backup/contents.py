@@ -1,4 +1,5 @@
-"""Which files a snapshot of the database refers to: checkpoints with their training state and deltas, and batches.
+"""Which files a snapshot of the database refers to: checkpoints with their training state and deltas, batches,
+and where all is asked for, corpora.
 
 Read as the owner and across tenants, also from a database that this code has not migrated yet.
 """
@@ -28,6 +29,12 @@ WHERE to_jsonb(c) ->> 'files_deleted_at' IS NULL AND (%(all)s OR c.id IN ({NEEDE
 """  # noqa: S608 - put together of two constants
 BATCHES_SQL = """
 SELECT DISTINCT digest FROM rl_online_rewardbatch b WHERE to_jsonb(b) ->> 'files_deleted_at' IS NULL ORDER BY digest
+"""
+
+
+CORPORA_SQL = """
+SELECT DISTINCT project_id, digest FROM rl_online_corpus WHERE state = 'ready' AND files_deleted_at IS NULL
+ORDER BY project_id, digest
 """
 
 
@@ -69,7 +76,18 @@ def referenced_files(connection: psycopg.Connection, home: Home, level: Level) -
         if not found:
             missing.append(f"batch {digest[:12]}")
         paths |= found
+    for project, digest in _corpora(connection) if level is Level.ALL else []:
+        found = dict(_below(home.corpora / str(project) / digest, f"corpora/{project}/{digest}"))
+        if not found:
+            missing.append(f"corpus {digest[:12]}")
+        paths |= found
     return Files(paths=paths, missing=missing, num_checkpoints=len(checkpoints), num_batches=len(batches))
+
+
+def _corpora(connection: psycopg.Connection) -> list[tuple[str, str]]:
+    """(project, digest); none of a database from before there were any."""
+    row = connection.execute("SELECT to_regclass('public.rl_online_corpus') IS NOT NULL").fetchone()
+    return connection.execute(CORPORA_SQL).fetchall() if row and row[0] else []
 
 
 def _of_checkpoint(root: Path, folder: str) -> Iterator[tuple[str, Path]]:

@@ -89,9 +89,8 @@ def restore(home: Home, source: Path, *, is_replacing: bool, say: Say) -> Restor
 
 def is_used(home: Home) -> bool:
     """Something lives there; a home that a command has only looked at has no more than secrets."""
-    return home.data.exists() or any(
-        folder.is_dir() and any(folder.iterdir()) for folder in (home.checkpoints, home.batches, home.models)
-    )
+    folders = (home.checkpoints, home.batches, home.corpora, home.models)
+    return home.data.exists() or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
 
 def _check_versions(facts: Facts) -> None:
@@ -161,6 +160,7 @@ def _say_what_is_absent(connection: psycopg.Connection, stage: Home, facts: Fact
     for table, column, exists in (
         ("registry_checkpoint", "folder", lambda value: (stage.checkpoints / value / "MANIFEST.json").is_file()),
         ("rl_online_rewardbatch", "digest", lambda value: (stage.batches / value).is_dir()),
+        ("rl_online_corpus", "digest", lambda value: not value or any(stage.corpora.glob(f"*/{value}"))),
     ):
         names = {"table": sql.Identifier(table), "column": sql.Identifier(column)}
         if not _has_column(connection, table, "files_deleted_at"):
