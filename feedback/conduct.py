@@ -14,6 +14,9 @@ QUESTION = re.compile(r"[?？؟][\"'”’)\]*_\s]*\Z")
 CODE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
 
 
+FACTS = ("has_bad_call", "asks_back", "is_without_edit")  # the fields of a Conduct, and of a turn
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conduct:
     has_bad_call: bool  # a tool call that nobody could carry out: without a name, or its arguments are no JSON object

@@ -66,9 +66,9 @@ class Sample:
     pair: int = NO_PAIR  # index in the batch of the preferred twin, -1 none
     row: dict[str, Any] = field(default_factory=dict)
     # JSON beside the tensors: turn, session, user_hash, kind (rl, ce, pref, kto), slice, reward_breakdown,
-    # label_reason, source, sampling {temperature, top_p, top_k}, is_heldout (measured only), group (answers to one
-    # prompt share it); one per token where given: advantages (instead of reward - baseline), token_weights,
-    # teacher_logprobs; of a teacher also hinted_prompt and teacher_top, see rl_online.training.teaching
+    # label_reason, source, sampling {temperature, top_p, top_k}, conduct (what it does), is_heldout (measured only),
+    # group (answers to one prompt share it); one per token where given: advantages (instead of reward - baseline),
+    # token_weights, teacher_logprobs; of a teacher also hinted_prompt and teacher_top, see rl_online.training.teaching
 
     @property
     def kind(self) -> str:

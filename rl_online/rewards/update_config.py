@@ -21,7 +21,7 @@ PREF_LOSSES = (*SINGLE_LOSSES, "dpo", "ipo", "cdpo", "robust_dpo")
 # Of each loss on rewards, the corrections for data of an older policy that it can carry, the first is customary.
 # reinforce takes its ratio to the sampler and decoupled weighs by it: a second weight would count the mismatch twice.
 CORRECTIONS = {
-    "reinforce": ("dppo", "opsm", "none"),
+    "reinforce": ("dppo", "one_sided", "opsm", "none"),
     "ppo_clip": ("tis", "icepop", "opsm", "none"),
     "dapo": ("tis", "icepop", "opsm", "none"),
     "cispo": ("tis", "icepop", "opsm", "none"),
@@ -61,7 +61,7 @@ class UpdateConfig:
     micro_batch_tokens: int = 1024  # padded tokens per forward pass; bounds memory, does not change the loss
 
     mask_high: float = 0.2  # DPPO: drop a good token once its probability rose by more than this
-    mask_low: float = 0.2  # DPPO: drop a bad token once its probability fell by more than this
+    mask_low: float = 0.2  # DPPO: drop a bad token once its probability fell by more than this; one_sided: any token
     behaviour_pull: float = 1e-3  # reinforce: coefficient of (logp - behaviour)^2
     base_kl: float = 0.0  # coefficient of the KL to the base; 0 leaves the base unloaded
     base_kl_estimator: str = "ratio_k3"  # k2 or ratio_k3
@@ -77,7 +77,7 @@ class UpdateConfig:
     heldout_samples: int = 16  # set aside at sealing and only measured; never more than one turn in twenty
 
     policy_loss: str = _later("reinforce")  # reinforce, ppo_clip, dapo, cispo, gspo, rloo, decoupled or dro
-    correction: str = _later("dppo")  # for data of an older policy: none, dppo, tis, icepop or opsm
+    correction: str = _later("dppo")  # for data of an older policy: none, dppo, one_sided, tis, icepop, opsm
     advantage: str = _later("baseline")  # baseline (as sealed), or by group: grpo, dr_grpo, rloo, reinforce_plus_plus
     loss_norm: str = _later("tokens")  # rl is divided by: tokens, sequences (mean of means), or constant
     max_response_tokens: int = _later(0)  # the longest answer allowed: by it each counts where loss_norm is constant
@@ -285,8 +285,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 
 def _why_not(config: UpdateConfig) -> str:
-    if config.correction == "dppo":
-        return "the DPPO mask belongs to the ratio to the sampler, which only reinforce takes"
+    if config.correction in ("dppo", "one_sided"):
+        return f"the {config.correction.upper()} mask belongs to the ratio to the sampler, which only reinforce takes"
     if config.policy_loss in ("reinforce", "decoupled"):
         return "its loss carries the ratio to the sampler already, which would count twice"
     return "it has one ratio for each answer and no weight for each token"

@@ -23,6 +23,7 @@ from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFai
 from rl_online.training.microbatch import units
 from rl_online.training.objective import Objective, behaviour_of
 from rl_online.training.refusals import refuse_contradictions, refuse_teacher
+from rl_online.training.reported import facts_of, report_samples
 from rl_online.training.samples import Selection, Stream, TrainingSample, select_samples
 from rl_online.training.scoring import Scorer
 from rl_online.training.snapshots import Keeper, KeepsNothing
@@ -78,7 +79,8 @@ def select_credited(
     dropped = selection.dropped | ({"dead_group": credited.num_dead} if credited.num_dead else {})
     if all(one.is_heldout for one in credited.samples):
         raise UpdateFailed(f"no sample of the batch can be trained on: {dropped}")
-    return Selection(samples=credited.samples, dropped=dropped)
+    samples = [replace(one, facts=facts_of(batch.samples[one.index])) for one in credited.samples]
+    return Selection(samples=samples, dropped=dropped)
 
 
 def apply_update(
@@ -357,6 +359,7 @@ def take_step(
         "loss": sum(seen.losses.values()),
         **{f"loss_{name}": value for name, value in seen.losses.items()},
         **_rewards(samples),
+        **report_samples(samples, seen.logprobs),
         **_drift(samples, seen.logprobs, objective),
         **_to_references(samples, seen.logprobs, seen.losses, config),
         **_by_slice("loss_ce", samples, seen.logprobs),

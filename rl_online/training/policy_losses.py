@@ -10,7 +10,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rl_online.algorithms import cispo, dapo, dro, gspo, off_policy, policy_gradient, ppo, rloo, sequence_ratio
+from rl_online.algorithms import (
+    cispo,
+    dapo,
+    dro,
+    gspo,
+    off_policy,
+    on_policy_distillation,
+    policy_gradient,
+    ppo,
+    rloo,
+    sequence_ratio,
+)
 from rl_online.algorithms.reduction import log_ratio, sample_means, sequence_mean_weights, to_tokens
 from rl_online.rewards.update_config import SEQUENCE_LOSSES, UpdateConfig
 
@@ -89,6 +100,8 @@ def kept_tokens(config: UpdateConfig, rl: RewardedTokens) -> Tensor:
         keep_K = policy_gradient.dppo_keep(
             rl.logp_K, rl.behaviour_K, rl.advantage_K, high=config.mask_high, low=config.mask_low
         )
+    elif config.correction == "one_sided":
+        keep_K = on_policy_distillation.one_sided_keep(rl.logp_K, rl.behaviour_K, low=config.mask_low)
     elif config.correction == "opsm":
         keep_S = sequence_ratio.opsm_keep(
             rl.logp_K,

@@ -70,6 +70,7 @@ class TrainingSample:
     is_heldout: bool = False  # measured after each step, never trained on
     index: int = 0  # its place in the batch
     slice: str = ""  # ce: what its loss is also shown by, such as a language; empty: nothing
+    facts: Mapping[str, float] = field(default_factory=dict)  # numbers that each step's report averages, by name
 
     def __len__(self) -> int:
         return len(self.token_ids)

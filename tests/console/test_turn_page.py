@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -143,6 +144,16 @@ def test_trained_tokens_are_those_of_the_sealed_mask(project, learned):
         found = token_reads.tokens_of(learned.turn_id)
     assert [token.is_trained for token in found.tokens] == [True, True, False]
     assert [token.shade for token in found.tokens] == ["0", "2", "1"] and found.tokens[0].version == 1
+
+
+def test_tokens_with_credit_of_their_own_show_it():
+    sample = Sample(
+        token_ids=[5, 7, 8, 9], prompt_length=1, mask=[0, 1, 1, 0], behaviour_logprobs=None, reward=1.0, baseline=0.5,
+        versions=[-1] * 4, row={"advantages": [0.0, 0.25, -0.75, 0.0]},
+    )  # fmt: skip
+    assert token_reads.advantages_of(sample, 3) == [0.25, -0.75, None]
+    assert token_reads.advantages_of(replace(sample, row={}), 3) == [0.5, 0.5, None]
+    assert token_reads.advantages_of(None, 2) == [None, None]
 
 
 def test_a_turn_without_ids_says_so(as_owner, project, api_key):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from console.reads.turn import Sealed, sealed_of, turn_of
 from console.reads.turn_views import views_of
 from feedback.models import Turn, TurnPayload
+from rl_online.rewards.batch import Sample
 from rl_online.services.token_text import Decoded, token_texts
 from rl_online.serving.protocol import TokenText
 
@@ -108,7 +109,7 @@ def _tokens(
     spans: Sequence[Span],
     sealed: Sequence[Sealed],
 ) -> list[Token]:
-    advantages = [_advantages(one, len(ids)) for one in sealed]
+    advantages = [advantages_of(one.sample, len(ids)) for one in sealed]
     versions = {index: span.version for span in spans for index in range(span.first, min(span.end, len(ids)))}
     return [
         Token(
@@ -124,14 +125,14 @@ def _tokens(
     ]
 
 
-def _advantages(sealed: Sealed, num_tokens: int) -> list[float | None]:
-    """Of each completion token, where the sealed mask is 1; all None where the file is not here."""
-    sample = sealed.sample
+def advantages_of(sample: Sample | None, num_tokens: int) -> list[float | None]:
+    """As sealed, of each completion token whose mask is 1; all None where the file is not here."""
     if sample is None:
         return [None] * num_tokens
-    mask = sample.mask[sample.prompt_length :]
-    value = sample.reward - sample.baseline
-    return [value if index < len(mask) and mask[index] else None for index in range(num_tokens)]
+    start = sample.prompt_length
+    mask = sample.mask[start:]
+    each = sample.row.get("advantages") or [sample.reward - sample.baseline] * len(sample.token_ids)
+    return [each[start + index] if index < len(mask) and mask[index] else None for index in range(num_tokens)]
 
 
 def _differs(texts: Sequence[TokenText] | None, completion: str, *, is_whole: bool) -> bool:

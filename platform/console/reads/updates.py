@@ -21,7 +21,9 @@ from rl_online.services.plans import suites_of
 UPDATER_QUEUE = "updater"
 HELDOUT = "heldout_"  # what begins like this was measured on samples that are never trained on
 # Drawn first and in this order when the trainer reports them; the others follow by name, folded away.
-FIRST = ("reward", "loss", "kl", "ratio_mean", "entropy", "ratio_max", "clipped_share", "ess_share", "grad_norm")
+FIRST = ("reward", "loss", "kl", "ratio_mean", "entropy", "ratio_max", "clipped_share", "ess_share", "grad_norm",
+         "length")  # fmt: skip
+ALWAYS = "guard_"  # and so is what begins like this: what a step's answers did (rl_online.training.reported)
 FACT = "is_"  # what begins like this is yes or no, and counted instead of drawn
 
 
@@ -63,6 +65,11 @@ def curves(metrics: Sequence[UpdateMetric]) -> list[Curve]:
         )
         for name in ordered
     ]
+
+
+def is_first(name: str) -> bool:
+    """Whether a number is drawn unfolded."""
+    return name in FIRST or name.startswith(ALWAYS)
 
 
 def num_skipped(metrics: Sequence[UpdateMetric]) -> int:
@@ -177,7 +184,7 @@ def compare(left: UpdateRun, right: UpdateRun) -> Comparison:
     for row in UpdateMetric.objects.filter(run__in=[left, right]).order_by("step"):
         metrics[row.run_id].append(row)
     both = [{curve.name: curve for curve in curves(metrics[run.id])} for run in (left, right)]
-    names = [name for name in [*both[0], *both[1]] if name in FIRST]
+    names = [name for name in [*both[0], *both[1]] if is_first(name)]
     overlays = [
         (
             name,

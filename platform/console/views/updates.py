@@ -237,7 +237,7 @@ def curve_figures(detail: UpdateDetail) -> dict[str, dict[str, Any]]:
         f"curve-{name}": {
             "name": f"curve-{name}",
             "title": name.replace("_", " "),
-            "is_first": name in reads.FIRST,
+            "is_first": reads.is_first(name),
             "label": f"{name.replace('_', ' ')} by optimizer step",
             "data": plots.curve(
                 found[name].steps,

@@ -207,6 +207,17 @@ def test_an_answer_its_sampler_drew_too_differently_is_dropped_whole_and_stays_i
     assert objective.pushes(logp, samples).tolist() == [keep for keep in keeps for _ in range(2)]
 
 
+def test_a_one_sided_mask_lets_any_token_rise_and_none_fall_far():
+    # probabilities from .5 to .75 (good, +.25), .25 (good, -.25) and .35 (bad, -.15)
+    samples = [rl(advantage, [math.log(0.5)]) for advantage in (1.0, 1.0, -1.0)]
+    logp = torch.tensor([0.75, 0.25, 0.35]).log()
+    kept = {
+        name: Objective.of(samples, UpdateConfig(correction=name)).pushes(logp, samples).tolist()
+        for name in ("one_sided", "dppo")
+    }
+    assert kept == {"one_sided": [True, False, True], "dppo": [False, True, True]}
+
+
 def test_a_bad_tokens_loss_is_not_capped_by_dapo():
     one = rl(-1.0, [-3.0])
     losses = {
