@@ -5,14 +5,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evals.models import EvalRun
+from jobs.services import claim_next
 from registry import services
 from registry.models import ApiKey, AuditEvent, CheckpointState, Deployment
 from registry.signin import redeem
 from registry.tenancy import tenant
-from rl_online.models import GateReport
+from rl_online.models import GateReport, UpdateRun
+from rl_online.services.dry_runs import Tried, dry_run_job
 from strop import cli
 from strop.commands import base
 from strop.commands.update import overrides
+from tests.console import factories
 
 
 def strop(*arguments: str) -> Result:
@@ -199,3 +202,54 @@ def test_real_users_of_four_models_are_imported_once_and_reported(project, data)
         "CodeLlama34b (chat)": (64, 227),
         "CodeLlama7b (chat)": (81, 243),
     }
+
+
+class TestUpdatesByKind:
+    @pytest.fixture
+    def ready(self, project):
+        """Two accepted turns, and a plan."""
+        with tenant(project.id):
+            factories.make_policy(min_turns=2)
+            for name in ("a", "b"):
+                factories.make_turn(name, outcome="accept")
+
+    def test_a_stage_is_started_by_its_kind_with_options_and_settings(self, project, ready):
+        started = strop_json(
+            "update", "editor", "--kind", "sft", "--option", "at_least=2", "--set", "learning_rate=1e-4"
+        )
+        with tenant(project.id):
+            run = UpdateRun.objects.get(id=started["id"])
+        assert (started["kind"], started["state"], run.options["at_least"]) == ("sft", "queued", 2)
+        assert run.config["learning_rate"] == 1e-4
+
+    def test_too_few_are_refused_with_how_many_more(self, ready):
+        result = strop("update", "editor", "--kind", "sft")
+        assert result.exit_code == 1 and "2 of 16 demonstrations ready, 14 more needed" in result.output
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--kind", "magic"], "kind: 'magic' is no kind of update"),
+            (["--kind", "sft", "--option", "retries=yes"], "retries is not an option of sft"),
+            (["--kind", "sft", "--option", "at_least"], "write KEY=VALUE"),
+            (["--option", "edits=no"], "online updates have no options"),
+            (["--replay", "editor@2", "--kind", "sft"], "--replay takes kind and samples as they are"),
+        ],
+    )
+    def test_what_cannot_be_meant_is_a_usage_error(self, ready, arguments, message):
+        result = strop("update", "editor", *arguments)
+        assert result.exit_code == 2 and message in " ".join(result.output.split())
+
+    def test_a_dry_run_waits_for_its_numbers_and_keeps_nothing(self, project, ready, monkeypatch):
+        tried = Tried(steps=[{"loss": 2.0}], load_s=0.1, seconds=0.2, tokens_per_s=9.0, peak_bytes=None, device="cpu")
+
+        def updater_works(seconds: float) -> None:
+            job = claim_next(["updater"], "test")
+            assert job is not None
+            dry_run_job(job, lambda trial, should_stop: tried, beat=lambda: None)
+
+        monkeypatch.setattr("strop.commands.update.time.sleep", updater_works)
+        found = strop_json("update", "editor", "--kind", "sft", "--dry-run")
+        assert (found["kind"], found["state"], found["num_samples"], found["steps"]) == ("sft", "done", 2, tried.steps)
+        with tenant(project.id):
+            assert not UpdateRun.objects.exists()

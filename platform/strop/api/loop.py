@@ -81,11 +81,14 @@ class CheckpointDetail(CheckpointOut):
 
 class UpdateOut(Schema):
     id: UUID
+    kind: str = Field(description="online, sft, pairs, midtrain, reward_model, ppo or distill")
+    options: dict[str, Any] = Field(description="by which its batch was sealed; empty for online")
+    inputs: dict[str, Any] = Field(description="what its training needs beside the batch")
     policy: str
     version: int
     parent: str
     checkpoint: str | None
-    state: str = Field(description="queued, training, proving, waiting, promoted, held, cancelled or failed")
+    state: str = Field(description="queued, training, proving, waiting, promoted, held, done, cancelled or failed")
     trigger: str
     requested_by: str
     batch: str = Field(description="digest")
@@ -100,7 +103,10 @@ class UpdateOut(Schema):
 
 class UpdateIn(Schema):
     policy: str
-    kind: str | None = Field(None, description="rl or kto; null: whichever the turns allow")
+    kind: str | None = Field(
+        None, description="a stage (sft, pairs, ...), or of an online update rl or kto; null: whichever the turns allow"
+    )
+    options: dict[str, Any] = Field({}, description="of the stage: what is sealed, see docs/training.md")
     overrides: dict[str, Any] = Field({}, description="fields of the update's config for this update alone")
 
 
@@ -233,7 +239,13 @@ def updates(request: ApiRequest, asked: Query[OfPolicy]) -> dict[str, Any]:
 @router.post("/updates", response={201: UpdateOut}, auth=TRAIN, summary="Start an update now")
 @in_project
 def start_update(request: ApiRequest, sent: UpdateIn) -> Status:
-    run = trigger_update(find_policy(sent.policy), actor=request.actor, overrides=sent.overrides, kind=sent.kind)
+    run = trigger_update(
+        find_policy(sent.policy),
+        actor=request.actor,
+        overrides=sent.overrides,
+        kind=sent.kind,
+        options=sent.options,
+    )
     return Status(201, _update(_find_update(run.id)))
 
 
@@ -322,6 +334,9 @@ def _checkpoint(row: Checkpoint) -> dict[str, Any]:
 def _update(row: UpdateRun) -> dict[str, Any]:
     return {
         "id": row.id,
+        "kind": row.kind,
+        "options": row.options,
+        "inputs": row.inputs,
         "policy": row.policy.name,
         "version": row.version,
         "parent": str(row.parent),
