@@ -6,7 +6,7 @@ is never asked again. No transaction is open while answers are awaited or run.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +21,13 @@ from evals.scorers.registry import scorer_named
 from evals.scorers.scorer import Score as Measured
 from evals.scorers.scorer import Scorer, Status
 from evals.selectors import REFUSED, find_benchmark, prompt_of, spec_of
-from evals.services.asking import TookTooLong, answers
+from evals.services.asking import Came, TookTooLong, answers
 from registry.errors import InvalidInput
 from registry.tenancy import tenant
 
 CONCURRENCY = 32
 TIMED_CONCURRENCY = 8  # where seconds count: waiting behind other answers is not the model's doing
+PROBLEMS_AT_ONCE = 1000  # held in memory
 WRITE_EVERY = 16  # answers per transaction,
 WRITE_WITHIN_S = 1.0  # but none that comes later than this after the last one waits for others
 GRACE_S = 10.0  # after a deadline, to score what has come; the rest is asked again
@@ -44,7 +45,7 @@ Progress = Callable[[int, int], None]  # answered so far, of how many
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
     run: EvalRun
-    problems: dict[str, Problem]  # that the run asks
+    problem_ids: list[str]  # that the run asks
     missing: list[Key]  # still to be answered; every problem once before one is asked a second time
     num_answers: int
 
@@ -122,11 +123,13 @@ def score_answers(
         sampling={},
         source=dict(source or {"format": "answers"}),
     )
-    if unknown := sorted(answered.keys() - plan.problems.keys()):
+    if unknown := sorted(answered.keys() - set(plan.problem_ids)):
         raise InvalidInput(f"{benchmark} has no problem {', '.join(unknown[:5])}", field="answered")
     origin = model or checkpoint or ""
-    given: Iterable[tuple[Key, Completion]] = (
-        (key, Completion(text=answered[key[0]], origin=origin)) for key in plan.missing if key[0] in answered
+    given = (
+        (problem, key, Completion(text=answered[key[0]], origin=origin))
+        for part in _parts([key for key in plan.missing if key[0] in answered])
+        for key, problem in _problems_of(project_id, plan, part).items()
     )
     return _keep(project_id, plan, given, on_progress=None)
 
@@ -167,7 +170,7 @@ def _plan(
         # The row lock lets two workers agree on one run.
         Benchmark.objects.select_for_update(no_key=True).get(pk=found.pk)
         if source is None:
-            check_prompts(list(Problem.objects.filter(benchmark=found)))  # before the run is there
+            check_prompts(found)  # before the run is there
         run, _ = EvalRun.objects.exclude(state__in=STOPPED).get_or_create(
             benchmark=found,
             checkpoint=checkpoint,
@@ -180,24 +183,25 @@ def _plan(
         return _plan_of(run, retry_unscored=retry_unscored)
 
 
-def check_prompts(problems: Iterable[Problem]) -> None:
+def check_prompts(benchmark: Benchmark) -> None:
     """Raises InvalidInput for a problem that came in without its text, so that nobody can be asked."""
-    for problem in problems:
-        prompt_of(problem)
+    without = Problem.objects.filter(benchmark=benchmark, prompt=None, messages__isnull=True).order_by("pk").first()
+    if without is not None:
+        prompt_of(without)
 
 
 def _plan_of(run: EvalRun, *, retry_unscored: bool) -> _Plan:
     rows = Problem.objects.filter(benchmark_id=run.benchmark_id).order_by("id")
+    ids = list(rows.values_list("problem_id", flat=True))
     if run.num_problems is not None:
-        ids = rows.values_list("problem_id", flat=True)
-        rows = rows.filter(problem_id__in=asked_problems(ids, run.num_problems))
-    problems = {problem.problem_id: problem for problem in rows}
+        asked = asked_problems(ids, run.num_problems)
+        ids = [key for key in ids if key in asked]
     kept = Score.objects.filter(run=run, scorer=run.scorer)
     if retry_unscored:
         kept = kept.exclude(MAY_BE_ASKED_AGAIN)
     done = set(kept.values_list("problem__problem_id", "repeat"))
-    keys = [(key, repeat) for repeat in range(run.num_repeats) for key in problems]
-    return _Plan(run=run, problems=problems, missing=[key for key in keys if key not in done], num_answers=len(keys))
+    keys = [(key, repeat) for repeat in range(run.num_repeats) for key in ids]
+    return _Plan(run=run, problem_ids=ids, missing=[key for key in keys if key not in done], num_answers=len(keys))
 
 
 def _ask(
@@ -210,32 +214,65 @@ def _ask(
     on_progress: Progress | None,
     is_over: Callable[[], bool] | None = None,
 ) -> EvalRun:
-    run = plan.run
-    asked = answers(
-        completer,
-        {key: prompt_of(plan.problems[key[0]]) for key in plan.missing},
-        run.sampling,
-        concurrency=concurrency,
-        deadline=deadline,
-        seeds={} if run.seed is None else {key: seed_of(run.seed, *key) for key in plan.missing},
-        seconds_each=run.seconds_per_answer,
-        is_over=is_over,
+    answered = _answers(
+        project_id, plan, completer, deadline=deadline, concurrency=concurrency, is_over=is_over or (lambda: False)
     )
-    with closing(asked):
-        return _keep(project_id, plan, asked, deadline=deadline, on_progress=on_progress)
+    with closing(answered):
+        return _keep(project_id, plan, answered, deadline=deadline, on_progress=on_progress)
+
+
+def _answers(
+    project_id: UUID,
+    plan: _Plan,
+    completer: Completer,
+    *,
+    deadline: float | None,
+    concurrency: int,
+    is_over: Callable[[], bool],
+) -> Generator[tuple[Problem, Key, Came], None, None]:
+    """What came of each that is missing. No more than PROBLEMS_AT_ONCE problems are held, whose tests may be large."""
+    run = plan.run
+    for part in _parts(plan.missing):
+        problems = _problems_of(project_id, plan, part)
+        asked = answers(
+            completer,
+            {key: prompt_of(problem) for key, problem in problems.items()},
+            run.sampling,
+            concurrency=concurrency,
+            deadline=deadline,
+            seeds={} if run.seed is None else {key: seed_of(run.seed, *key) for key in part},
+            seconds_each=run.seconds_per_answer,
+            is_over=is_over,
+        )
+        with closing(asked):
+            for key, came in asked:
+                yield problems[key], key, came
+        if is_over() or (deadline is not None and time.monotonic() > deadline):
+            return
+
+
+def _parts(keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
+    return (keys[first : first + PROBLEMS_AT_ONCE] for first in range(0, len(keys), PROBLEMS_AT_ONCE))
+
+
+def _problems_of(project_id: UUID, plan: _Plan, keys: Sequence[Key]) -> dict[Key, Problem]:
+    with tenant(project_id):
+        rows = Problem.objects.filter(benchmark_id=plan.run.benchmark_id, problem_id__in={key for key, _ in keys})
+        found = {problem.problem_id: problem for problem in rows}
+    return {key: found[key[0]] for key in keys}
 
 
 def _keep(
     project_id: UUID,
     plan: _Plan,
-    answered: Iterable[tuple[Key, Completion | CompletionFailed]],
+    answered: Iterable[tuple[Problem, Key, Came]],
     *,
     deadline: float | None = None,
     on_progress: Progress | None,
 ) -> EvalRun:
     num_done = plan.num_answers - len(plan.missing)
     scorer = scorer_named(plan.run.scorer)
-    for rows in _batches(_row(plan, key, completion, scorer) for key, completion in answered):
+    for rows in _batches(_row(plan.run, problem, key, came, scorer) for problem, key, came in answered):
         with tenant(project_id):
             if EvalRun.objects.filter(pk=plan.run.pk, state__in=STOPPED).exists():
                 break
@@ -284,8 +321,7 @@ def _is_stopped(project_id: UUID, run_id: UUID) -> bool:
         return EvalRun.objects.filter(pk=run_id, state__in=STOPPED).exists()
 
 
-def _row(plan: _Plan, key: Key, completion: Completion | CompletionFailed, scorer: Scorer) -> Score:
-    problem, run = plan.problems[key[0]], plan.run
+def _row(run: EvalRun, problem: Problem, key: Key, completion: Came, scorer: Scorer) -> Score:
     of: dict[str, Any] = {"run": run, "repeat": key[1], "seed": None if run.seed is None else seed_of(run.seed, *key)}
     if isinstance(completion, CompletionRefused):
         refused = Measured(value=None, status=Status.INFRA, explanation=str(completion), parts={REFUSED: True})

@@ -71,8 +71,8 @@ def start_run(benchmark: Benchmark, checkpoint: Checkpoint, wanted: Wanted, *, a
     if checkpoint.files_deleted_at is not None:
         raise Conflict(f"the files of {checkpoint} are deleted: {checkpoint.files_deleted_reason}")
     _check(wanted)
+    check_prompts(benchmark)
     problems = Problem.objects.filter(benchmark=benchmark)
-    check_prompts(problems.filter(prompt=None, messages__isnull=True)[:1])
     if wanted.scorer in NEEDS_TESTS and not _have_tests(problems):
         raise InvalidInput(f"none of its problems has tests, which {wanted.scorer} needs", field="scorer")
     num_all = problems.count()

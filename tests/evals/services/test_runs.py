@@ -1,10 +1,13 @@
 import time
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from evals import selectors
 from evals.judging.completer import CompletionRefused
 from evals.models import EvalRun, RunState, Score, ScoreStatus
+from evals.services import runs
 from evals.services.runs import run_benchmark, score_answers
 from registry.errors import InvalidInput, NotFound
 from registry.tenancy import tenant
@@ -55,6 +58,23 @@ def test_an_interrupted_run_goes_on_where_it_was(project, benchmark, scripted, r
     assert len(again.asked) == 4  # 16 of 20 were stored
     with tenant(project.id):
         assert (finished.state, EvalRun.objects.count(), Score.objects.count()) == (RunState.DONE, 1, 20)
+
+
+def test_problems_are_read_a_part_at_a_time(project, benchmark, scripted, right, monkeypatch):
+    monkeypatch.setattr(runs, "PROBLEMS_AT_ONCE", 8)
+    completer = scripted(right)
+    with CaptureQueriesContext(connection) as asked:
+        finished = run(project, completer)
+    assert finished.state == RunState.DONE and len(completer.asked) == 20
+    assert completer.most_at_once == 8
+    assert sum('"evals_problem"."problem_id" IN' in query["sql"] for query in asked) == 3
+
+
+def test_a_deadline_ends_the_parts_too(project, benchmark, scripted, right, monkeypatch):
+    monkeypatch.setattr(runs, "PROBLEMS_AT_ONCE", 8)
+    completer = scripted(right, hangs_after=5)
+    assert run(project, completer, deadline=time.monotonic() + 0.3).state == RunState.RUNNING
+    assert len(completer.asked) <= 8, "no part is begun after it"
 
 
 def test_a_deadline_leaves_the_run_running(project, benchmark, scripted, right):
