@@ -27,6 +27,9 @@ SHARE = 0.5
 COMMON = 10
 MAX_WORDS = 20_000  # of a text; the rest is not looked at, unless a caller bounds its texts itself
 METHOD = "words-8-13/1"  # stored with hashes: those of another method are not compared with these
+# Stored with what was found: what another rule found is looked for again. Count up the last number where the code
+# decides otherwise on the same hashes.
+RULE = f"{METHOD}:{SHARE:g}:{COMMON}:2"
 
 Grams = NDArray[np.uint64]
 

@@ -50,6 +50,7 @@ class RlOnlineConfig(AppConfig):
         handlers.schedule("rl_online.watch", 30, alarms.ask_to_watch)
         handlers.schedule("rl_online.watch_canaries", live_experiments.LOOK_EVERY_S, live_experiments.ask_to_look)
         handlers.schedule("rl_online.price_lists", price_lists.LOOK_EVERY_S, price_lists.look_all)
+        handlers.schedule("rl_online.overlap_rule", overlaps.LOOK_EVERY_S, overlaps.ask_after_another_rule)
         handlers.schedule("rl_online.retention", 24 * 3600, retention.ask_weekly)
         handlers.schedule("rl_online.consider", 2, updates.consider_all)
         turns_settled.connect(receivers.on_turns_settled, dispatch_uid="rl_online")

@@ -478,6 +478,7 @@ class OverlapCheck(TenantModel):
 
     benchmark = models.ForeignKey("evals.Benchmark", on_delete=models.CASCADE, related_name="+")
     batch = models.ForeignKey(RewardBatch, on_delete=models.CASCADE, related_name="+")
+    rule = models.CharField(max_length=40, default="", db_default="")  # evals.overlap.RULE; "": before it was kept
     last_problem = models.BigIntegerField()  # the highest key of its problems that were looked for
     num_problems = models.PositiveIntegerField()
     num_samples = models.PositiveIntegerField()  # trained ones that were looked at

@@ -17,9 +17,10 @@ from django.db.models import Exists, Max, OuterRef, QuerySet
 
 from evals import overlap
 from evals.models import Benchmark, Problem
-from evals.overlap import METHOD, SHARE, Text, asked_text, hashed
+from evals.overlap import METHOD, RULE, SHARE, Text, asked_text, hashed
 from feedback.models import Turn
 from jobs.services import ClaimedJob, NotYet, enqueue
+from registry.services import all_projects
 from registry.tenancy import tenant
 from rl_online.collecting import payloads_of
 from rl_online.models import BatchSample, Overlap, OverlapCheck, RewardBatch, SampleHashes
@@ -28,11 +29,13 @@ T = TypeVar("T")
 
 OVERLAP_JOB = "rl_online.overlap"
 SLICE_S = 40.0  # of a worker's time; Celery ends a task at 90 s
+LOOK_EVERY_S = 120  # at projects this process has not asked yet whether the rule changed
 HASH_AT_ONCE = 200
 SAMPLES_AT_ONCE = 2000
 PROBLEMS_AT_ONCE = 500
 CANDIDATES = 5  # samples with most n-grams of a problem, which are looked at closely
 MOST_SHOWN = 200
+_asked: set[UUID] = set()  # projects: the rule changes only with the program, so once for each process
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +44,8 @@ class Report:
 
     num_problems: int
     num_batches: int  # with trained samples
-    num_checked: int  # of those, for all problems there are now
+    num_checked: int  # of those, for all problems there are now, by the rule there is now
+    num_outdated: int  # looked at by another rule
     num_samples: int  # trained ones that were looked at
     num_without_text: int  # that could not be
     num_overlapping: int  # problems
@@ -61,6 +65,18 @@ def ask_about_benchmark(benchmark: Benchmark) -> None:
     """In the caller's transaction: look for its problems in every batch that was not looked at for all of them."""
     payload = {"benchmark": benchmark.pk}
     enqueue(OVERLAP_JOB, project_id=benchmark.project_id, payload=payload, key=f"benchmark:{benchmark.pk}")
+
+
+def ask_after_another_rule() -> None:
+    """Look again where another rule than today's was looked by: after an upgrade that changed it."""
+    for project in all_projects():
+        if project.id in _asked:
+            continue
+        with tenant(project.id):
+            outdated = OverlapCheck.objects.exclude(rule=RULE).values("benchmark")
+            for benchmark in Benchmark.objects.filter(pk__in=outdated):
+                ask_about_benchmark(benchmark)
+        _asked.add(project.id)
 
 
 def overlap_job(job: ClaimedJob) -> None:
@@ -94,18 +110,18 @@ def _go_on(job: ClaimedJob, deadline: float) -> None:
 
 def report(benchmark: Benchmark) -> Report:
     last = Problem.objects.filter(benchmark=benchmark).aggregate(last=Max("pk"))["last"] or 0
-    checks = OverlapCheck.objects.filter(benchmark=benchmark)
     batches = set(_trained_batches().values_list("pk", flat=True))
-    rows = list(checks.values_list("batch_id", "last_problem", "num_samples", "num_without_text"))
-    done = [row for row in rows if row[0] in batches and row[1] >= last]
+    checks = [one for one in OverlapCheck.objects.filter(benchmark=benchmark) if one.batch_id in batches]
+    done = [one for one in checks if one.rule == RULE and one.last_problem >= last]
     found = Overlap.objects.filter(problem__benchmark=benchmark)
     shown = found.select_related("problem", "batch__policy", "sample").order_by("-share", "-found_at", "-id")
     return Report(
         num_problems=Problem.objects.filter(benchmark=benchmark).count(),
         num_batches=len(batches),
         num_checked=len(done),
-        num_samples=sum(row[2] for row in done),
-        num_without_text=sum(row[3] for row in done),
+        num_outdated=sum(one.rule != RULE for one in checks),
+        num_samples=sum(one.num_samples for one in done),
+        num_without_text=sum(one.num_without_text for one in done),
         num_overlapping=found.values("problem").distinct().count(),
         overlaps=tuple(shown[:MOST_SHOWN]),
     )
@@ -132,7 +148,7 @@ def _trained(batch: Any) -> "QuerySet[BatchSample]":
 
 
 def _open_pairs(payload: dict[str, Any]) -> list[tuple[int, UUID]]:
-    """(benchmark, batch) that were not looked at for all problems there are, newest batches first."""
+    """(benchmark, batch) that were not looked at for all problems there are by today's rule, newest batches first."""
     benchmarks = Benchmark.objects.annotate(last=Max("problems__pk")).filter(last__isnull=False)
     batches = _trained_batches()
     if "batch" in payload:
@@ -141,7 +157,7 @@ def _open_pairs(payload: dict[str, Any]) -> list[tuple[int, UUID]]:
         benchmarks = benchmarks.filter(pk=payload["benchmark"])
     lasts = dict(benchmarks.values_list("pk", "last"))
     keys = list(batches.order_by("-created_at", "-pk").values_list("pk", flat=True))
-    checks = OverlapCheck.objects.filter(benchmark__in=lasts, batch__in=keys)
+    checks = OverlapCheck.objects.filter(benchmark__in=lasts, batch__in=keys, rule=RULE)
     rows = checks.values_list("benchmark_id", "batch_id", "last_problem")
     done = {(benchmark, batch) for benchmark, batch, last in rows if last >= lasts[benchmark]}
     return [(benchmark, batch) for batch in keys for benchmark in lasts if (benchmark, batch) not in done]
@@ -188,7 +204,9 @@ def _check_next(benchmark: Benchmark, batch: RewardBatch, sorted_once: dict[UUID
 
     True when there are no more.
     """
-    check = OverlapCheck.objects.filter(benchmark=benchmark, batch=batch).first()
+    check = OverlapCheck.objects.filter(benchmark=benchmark, batch=batch, rule=RULE).first()
+    if check is None:  # what another rule found does not stand beside what this one finds
+        Overlap.objects.filter(problem__benchmark=benchmark, batch=batch).delete()
     problems = Problem.objects.filter(benchmark=benchmark, pk__gt=check.last_problem if check else 0).order_by("pk")
     some = list(problems.values_list("pk", "prompt", "messages")[:PROBLEMS_AT_ONCE])
     if not some:
@@ -211,6 +229,7 @@ def _check_next(benchmark: Benchmark, batch: RewardBatch, sorted_once: dict[UUID
         benchmark=benchmark,
         batch=batch,
         defaults={
+            "rule": RULE,
             "last_problem": max(texts),
             "num_problems": (check.num_problems if check else 0) + len(texts),
             "num_samples": num_hashed,

@@ -162,6 +162,29 @@ def test_each_part_of_the_problems_is_kept_at_once_and_a_batch_is_sorted_once(pr
     assert sum("grams" in query["sql"] for query in asked) == 1, "two parts, one reading"
 
 
+def test_what_another_rule_found_is_looked_for_again_and_replaced(project, learnt, monkeypatch):
+    benchmark = make(project, question("numbers"), question("dates"))
+    with tenant(project.id):
+        overlaps.ask_about_benchmark(benchmark)
+    look()
+    with tenant(project.id):
+        Overlap.objects.create(  # as an earlier rule had it
+            problem=Problem.objects.get(problem_id="p1"), batch=learnt.batch, sample=BatchSample.objects.first(), share=0.5
+        )
+        OverlapCheck.objects.update(rule="an earlier one")
+        report = overlaps.report(benchmark)
+        assert (report.num_checked, report.num_outdated, report.is_complete) == (0, 1, False)
+    monkeypatch.setattr(overlaps, "_asked", set())
+    overlaps.ask_after_another_rule()
+    overlaps.ask_after_another_rule()
+    assert Job.objects.filter(kind=overlaps.OVERLAP_JOB, state="queued").count() == 1
+    look()
+    with tenant(project.id):
+        report = overlaps.report(benchmark)
+        assert [one.problem.problem_id for one in report.overlaps] == ["p0"]
+        assert (report.num_checked, report.num_outdated) == (1, 0)
+
+
 def test_what_is_given_back_takes_its_overlaps_along_and_projects_do_not_mix(project, other_project, learnt):
     mine, theirs = make(project, question("numbers")), make(other_project, question("numbers"))
     for owner, benchmark in ((project, mine), (other_project, theirs)):
