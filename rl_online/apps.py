@@ -26,6 +26,7 @@ class RlOnlineConfig(AppConfig):
             runs,
             scoring,
             sealing,
+            teachers,
             updates,
         )
 
@@ -46,6 +47,7 @@ class RlOnlineConfig(AppConfig):
         handlers.register(retention.RETENTION_JOB, retention.retention_job)
         handlers.register(alarms.WATCH_JOB, alarms.watch_job)
         handlers.register(overlaps.OVERLAP_JOB, overlaps.overlap_job)
+        handlers.register(teachers.ASK_JOB, teachers.ask_job, queue="judge")
         handlers.register(policy_imports.IMPORT_JOB, policy_imports.import_job)
         handlers.schedule("rl_online.watch", 30, alarms.ask_to_watch)
         handlers.schedule("rl_online.watch_canaries", live_experiments.LOOK_EVERY_S, live_experiments.ask_to_look)

@@ -23,6 +23,7 @@ class Completion:
     """One answer and what it took."""
 
     text: str
+    reasoning: str = ""  # what it told of its thinking, apart from the text
     usage: Mapping[str, Any] = field(default_factory=dict)  # registry.pricing kinds, provided_usd; empty: not told
     cost_usd: Decimal | None = None  # None: unpriced, which is not free
     latency_ms: float | None = None

@@ -8,7 +8,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Self
 from uuid import UUID
@@ -81,9 +81,10 @@ class HttpCompleter:
         await self._client.aclose()
         self._client = None
 
-    async def complete(self, prompt: Prompt, sampling: Mapping[str, Any]) -> Completion:
-        """Raw text goes to /completions, a chat to /chat/completions; `sampling` is passed on as it is."""
-        is_raw = isinstance(prompt, str)
+    async def complete(self, prompt: Prompt | Sequence[int], sampling: Mapping[str, Any]) -> Completion:
+        """Raw text or its token ids go to /completions, a chat to /chat/completions; `sampling` is passed on as it is.
+        """
+        is_raw = isinstance(prompt, str) or any(isinstance(one, int) for one in prompt[:1])
         url = f"{self._base_url}/{'completions' if is_raw else 'chat/completions'}"
         body = {"model": self.model, **sampling, "prompt" if is_raw else "messages": prompt}
         wait_s = FIRST_WAIT_S
@@ -129,6 +130,7 @@ class HttpCompleter:
         try:
             choice = reply["choices"][0]
             text = choice["text"] if is_raw else choice["message"]["content"]
+            thought = "" if is_raw else _reasoning(choice["message"])
             usage, origin = reply.get("usage"), str(reply.get("model") or self.model)
             reason, tokens = choice.get("finish_reason"), _tokens(choice.get("logprobs"))
         except (KeyError, IndexError, TypeError, AttributeError) as error:
@@ -138,6 +140,7 @@ class HttpCompleter:
         counted, processing = _usage(usage), _processing(reply)
         return Completion(
             text=text,
+            reasoning=thought,
             usage=(counted.to_json() if counted else {}) | _provided(usage) | processing,
             cost_usd=cost_of_request(counted, self._prices, at=timezone.now(), processing=processing.get("processing")),
             latency_ms=latency_ms,
@@ -185,7 +188,7 @@ def completer_of(judge: JudgeVersion) -> Completer:
         return HttpCompleter(
             base_url=judge.endpoint,
             model=judge.model,
-            headers=_key_headers(judge.endpoint),
+            headers=key_headers(judge.endpoint),
             prices=prices_of(judge.project_id, judge.model),
         )
     if settings.JUDGE_URL and judge.model == settings.JUDGE_MODEL:
@@ -198,7 +201,7 @@ def completer_of(judge: JudgeVersion) -> Completer:
     return GatewayCompleter(judge.project_id, judge.model, source="judge")
 
 
-def _key_headers(endpoint: str) -> dict[str, str]:
+def key_headers(endpoint: str) -> dict[str, str]:
     """The operator binds each key to an address; no other address is ever sent it."""
     keys = dict(entry.partition("=")[::2] for entry in settings.JUDGE_KEYS)
     if settings.JUDGE_URL and settings.JUDGE_KEY:
@@ -266,9 +269,25 @@ def _provided(usage: Any) -> dict[str, str]:
     return {"provided_usd": f"{Decimal(str(cost)):f}"}
 
 
+def _reasoning(message: Mapping[str, Any]) -> str:
+    """As those who serve open models call it, and others that sit in front of them."""
+    told = message.get("reasoning_content") or message.get("reasoning")
+    return told if isinstance(told, str) else ""
+
+
 def _tokens(logprobs: Any) -> list[TokenChoices]:
-    """Of a chat's reply in OpenAI's shape; empty where they were not given, or are not understood."""
+    """Of a reply in either of OpenAI's shapes; empty where they were not given, or are not understood."""
     try:
+        if "token_logprobs" in (logprobs or {}):
+            names, likely = logprobs["tokens"], logprobs["token_logprobs"]
+            tops = logprobs.get("top_logprobs") or [None] * len(names)
+            return [
+                TokenChoices(
+                    token=str(name),
+                    top={} if own is None else {str(name): float(own)} | {k: float(v) for k, v in (top or {}).items()},
+                )
+                for name, own, top in zip(names, likely, tops, strict=True)
+            ]
         return [
             TokenChoices(
                 token=str(one["token"]),

@@ -15,7 +15,13 @@ from registry.price_cards import OWN_HARDWARE, all_cards, rates_by_card
 from registry.pricing import Spend
 from rl_online.spending.entries import PURPOSE_OF_SOURCE, Entry, merged
 from rl_online.spending.idle import Idle, idle_time
-from rl_online.spending.measured import answers_of_models, canaries_of_models, judgements_of_models, own_policies
+from rl_online.spending.measured import (
+    answers_of_models,
+    canaries_of_models,
+    judgements_of_models,
+    lessons_of_models,
+    own_policies,
+)
 from rl_online.spending.turns import num_imported, turns_of_models, turns_of_ours
 from rl_online.spending.updates import training
 
@@ -82,6 +88,7 @@ def _entries(cards: Sequence[PriceCard], since: datetime, until: datetime) -> li
         *turns_of_ours(rates, since, until),
         *answers_of_models(rates, since, until),
         *judgements_of_models(rates, own, since, until),
+        *lessons_of_models(rates, own, since, until),
         *canaries_of_models(own, since, until),
         *training(cards, since, until),
     ]

@@ -92,6 +92,24 @@ def judgements_of_models(
     return [_billed(row, "judging", rates) for row in found if not _is_ours(row["model"], own)]
 
 
+def lessons_of_models(rates: Mapping[int, Rates], own: Sequence[str], since: datetime, until: datetime) -> list[Entry]:
+    """What teachers behind an address were asked for the sake of training."""
+    found = rows(
+        f"""
+        WITH {CARDS}
+        SELECT of.model, cards.id AS card, covering.variant, {_COUNTED}
+        FROM rl_online_teacheranswer of {_TOLD}
+        {_priced("of.model", "of.created_at")}
+        WHERE of.project_id = %(project)s AND of.created_at >= %(since)s AND of.created_at < %(until)s
+          AND of.usage <> '{{}}'::jsonb
+        GROUP BY of.model, cards.id, covering.variant
+        """,  # noqa: S608 - literals above
+        since,
+        until,
+    )
+    return [_billed(row, "training", rates) for row in found if not _is_ours(row["model"], own)]
+
+
 def canaries_of_models(own: Sequence[str], since: datetime, until: datetime) -> list[Entry]:
     runs = CanaryRun.objects.filter(state=RunState.DONE, finished_at__gte=since, finished_at__lt=until)
     found = runs.values_list("judge__model", "num_calls", "num_unpriced", "cost_usd").order_by("-finished_at")

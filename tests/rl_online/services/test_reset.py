@@ -123,7 +123,7 @@ MADE_BY_USE = {
     "rl_online.RewardBatch", "rl_online.BatchSample", "rl_online.UpdateRun", "rl_online.UpdateMetric",
     "rl_online.DryRun", "rl_online.GateReport", "rl_online.EngineHolding", "rl_online.EngineReport",
     "rl_online.Alarm", "rl_online.PolicyImport", "rl_online.CanaryLook",
-    "rl_online.SampleHashes", "rl_online.Overlap", "rl_online.OverlapCheck",
+    "rl_online.SampleHashes", "rl_online.Overlap", "rl_online.OverlapCheck", "rl_online.TeacherAnswer",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The distillation stage: which answers it takes, what a hint is made of, what it seals, and an update of it."""
 
 import asyncio
+from decimal import Decimal
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from registry.services import create_policy, register_checkpoint
 from registry.tenancy import tenant
 from rl_online.collecting import payloads_of
 from rl_online.commands import updater
-from rl_online.models import UpdateRun
+from rl_online.models import TeacherAnswer, UpdateRun
 from rl_online.policy.tiny import build_tiny_policy
 from rl_online.rewards.batch import read_batch
 from rl_online.services import hints, runs
@@ -194,3 +195,52 @@ def test_what_cannot_teach_is_refused_before_anything_is_sealed(
         say_signal(answered().turn_id, "comment", text="shorter")
     with tenant(project.id), pytest.raises(InvalidInput, match=said):
         prepare_stage(STAGE, asked(policy, overrides, **options))
+
+
+# A model behind an address, asked before
+
+ELSEWHERE = {"teacher": "big", "address": "https://big.example/v1"}
+LIKELY = [[-0.5, [[7, -0.5], [9, -2.0]]], [-0.1, [[8, -0.1]]], [-0.2, [[0, -0.2]]]]
+
+
+def said_elsewhere(turn, *, wants="text", **values):
+    fields = {"state": "answered", "cost_usd": Decimal("0.01")} | values
+    TeacherAnswer.objects.create(turn=turn, model="big", address=ELSEWHERE["address"], wants=wants, **fields)
+
+
+def test_a_models_own_answer_is_imitated_and_is_a_hint(project, policy, held, answered):
+    turns = [answered() for _ in range(5)]
+    with tenant(project.id):
+        for turn in turns[:2]:
+            said_elsewhere(turn, text="w9 w5)", reasoning="please")
+        said_elsewhere(turns[2], state="refused", cost_usd=None)
+        said_elsewhere(turns[3], state="cut", text="w9")
+        ready = STAGE.look(asked(policy, **ELSEWHERE))
+        assert (ready.num_ready, ready.num_excluded) == (
+            2, {"teacher: refused": 1, "teacher: cut": 1, "the teacher was not asked": 1},
+        )  # fmt: skip
+        both = prepare_stage(STAGE, asked(policy, **ELSEWHERE))
+        alone = prepare_stage(STAGE, asked(policy, {"distill_weight": 0.0}, reasoning="train", **ELSEWHERE)).samples
+    own, imitated = both.samples[0], both.samples[2]
+    assert [one.kind for one in both.samples] == ["distill", "distill", "ce", "ce"]
+    assert (imitated.token_ids, imitated.prompt_length) == ([5, 6, 11, 26, 0], 2)  # w9, w5), and our end token
+    assert own.token_ids == [5, 6, 7, 8, 0] and own.row["hinted_prompt"][-4:] == [11, 1, 5, 6]  # "w9 w5))" before w3 w4
+    assert len(both.lineage) == 2 and both.inputs == ELSEWHERE | {"wants": "text", "teacher_usd": "0.02"}
+    assert [one.kind for one in alone] == ["ce", "ce"] and alone[0].token_ids[3] == 25  # please, in its thinking
+
+
+@pytest.mark.parametrize(("estimator", "is_refused"), [("top_k", False), ("sampled", False), ("sampled", True)])
+def test_what_a_model_holds_likely_is_sealed_with_the_answer(project, policy, held, answered, estimator, is_refused):
+    sampling = {"temperature": 0.5 if is_refused else 1.0, "logprobs_mode": "processed"}
+    turns = [answered(sampling=sampling) for _ in range(2)]
+    with tenant(project.id):
+        for turn in turns:
+            said_elsewhere(turn, wants="logprobs", likely=LIKELY)
+        wanted = asked(policy, {"distill_estimator": estimator}, **ELSEWHERE)
+        if is_refused:
+            with pytest.raises(InvalidInput, match="another temperature than 1"):
+                prepare_stage(STAGE, wanted)
+            return
+        (one, _) = prepare_stage(STAGE, wanted).samples
+    assert one.row["teacher_logprobs"] == [0, 0, -0.5, -0.1, -0.2]
+    assert one.row["teacher_top"] == [top for _, top in LIKELY] and one.kind == "distill"

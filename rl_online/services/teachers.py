@@ -1,0 +1,234 @@
+"""A teacher behind an address: asked by job `rl_online.ask_teacher` about answers of ours, before an update learns.
+
+Either it answers our prompts itself (any model that chats, whatever its tokenizer), or it says what it holds likely at
+each token of our answers (a server that takes token ids and echoes them, of a model with our vocabulary). Every
+question is asked once and kept with its cost; what was refused or failed is a state, counted and never learnt from.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import UUID
+
+from django.db.models import Count, Q, Sum
+
+from evals.judging.completer import Completion, CompletionFailed, CompletionRefused, Prompt
+from evals.services.asking import answers
+from evals.services.completers import HttpCompleter, key_headers, prices_of
+from feedback.models import Turn, TurnPayload
+from jobs import crash
+from jobs.models import Job, JobState
+from jobs.services import ClaimedJob, NotYet, enqueue
+from registry import outbound
+from registry.budgets import stopped
+from registry.errors import InvalidInput
+from registry.models import Budget, Deployment, Policy
+from registry.services import audit
+from registry.tenancy import tenant
+from rl_online.collecting import line_of
+from rl_online.models import LearningPlan, TeacherAnswer, TeacherState
+from rl_online.services.own_answers import own_answers
+from rl_online.services.plans import effective_config
+
+ASK_JOB = "rl_online.ask_teacher"
+TEXT, LOGPROBS = "text", "logprobs"
+SLICE_S = 45.0  # of a worker's time; Celery ends a task at 90 s
+AT_ONCE = 8
+MOST = 5000  # answers of one asking
+MAX_TOKENS = 1024  # of an answer by the teacher
+TOP = 20  # likeliest tokens asked for at each place
+CONTINUE = "Continue the text. Answer with the continuation alone."
+TOKEN_ID = "token_id:"  # how a server says a token by its id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teacher:
+    model: str
+    address: str  # base URL of an OpenAI-compatible server
+    wants: str  # text | logprobs
+
+    @property
+    def answers(self) -> Any:
+        return TeacherAnswer.objects.filter(model=self.model, address=self.address, wants=self.wants)
+
+    def completer(self, project_id: UUID) -> HttpCompleter:
+        return HttpCompleter(
+            base_url=self.address,
+            model=self.model,
+            headers=key_headers(self.address),
+            prices=prices_of(project_id, self.model),
+        )
+
+
+def ask_teacher(policy: Policy, teacher: Teacher, *, at_most: int, actor: str) -> int:
+    """Have it asked about the newest answers that it has not been asked about; how many are open. Inside a tenant.
+
+    Raises InvalidInput naming what is wrong, also for a spent budget.
+    """
+    if teacher.wants not in (TEXT, LOGPROBS):
+        raise InvalidInput(f"found {teacher.wants[:20]!r}; give {TEXT} or {LOGPROBS}", field="wants")
+    if not teacher.model or len(teacher.model) > 200:
+        raise InvalidInput("name the model as its server calls it", field="teacher")
+    outbound.check_url(teacher.address, field="address")
+    if not 1 <= at_most <= MOST:
+        raise InvalidInput(f"found {at_most}; give 1 to {MOST}", field="at_most")
+    if reason := stopped(Budget.Kind.TRAINING):
+        raise InvalidInput(reason, field="budget")
+    open_now = len(open_questions(policy, teacher, at_most=at_most)[0])
+    if open_now:
+        payload = {
+            "policy": str(policy.id), "model": teacher.model, "address": teacher.address, "wants": teacher.wants,
+            "at_most": at_most, "since": time.time(),
+        }  # fmt: skip
+        key = f"{policy.id}:{teacher.model}:{teacher.address}:{teacher.wants}"
+        enqueue(ASK_JOB, project_id=policy.project_id, payload=payload, key=key[:200])
+        after = {"model": teacher.model, "address": teacher.address, "questions": open_now}
+        audit("ask", "teacher", policy.name, actor=actor, after=after)
+    return open_now
+
+
+def open_questions(
+    policy: Policy, teacher: Teacher, *, at_most: int, failed_before: float | None = None
+) -> tuple[list[Turn], dict[str, TurnPayload]]:
+    """Turns it has not answered for, newest first. One that failed is asked again, but once in an asking that began at
+    `failed_before` (Unix seconds).
+    """
+    plan = LearningPlan.objects.get(policy=policy)
+    serving = Deployment.objects.select_related("checkpoint").get(policy=policy, alias="default").checkpoint
+    found = own_answers(
+        line_of(policy, serving), max_lag=effective_config(plan).max_lag, most=at_most, needs_logprobs=False
+    )
+    asked = teacher.answers.filter(turn__in=[turn.pk for turn in found.turns[:at_most]])
+    done = ~Q(state=TeacherState.FAILED)
+    if failed_before is not None:
+        done |= Q(state=TeacherState.FAILED, created_at__gte=datetime.fromtimestamp(failed_before, UTC))
+    answered = set(asked.filter(done).values_list("turn_id", flat=True))
+    return [turn for turn in found.turns[:at_most] if turn.pk not in answered], found.payloads
+
+
+def ask_job(job: ClaimedJob) -> None:
+    """In slices; killed anywhere, it goes on with what is not stored yet. Stops, and says so, at a spent budget."""
+    assert job.project_id is not None
+    given = job.payload
+    teacher = Teacher(model=given["model"], address=given["address"], wants=given["wants"])
+    deadline = time.monotonic() + SLICE_S
+    with tenant(job.project_id):
+        policy = Policy.objects.get(id=given["policy"])
+        turns, payloads = open_questions(policy, teacher, at_most=given["at_most"], failed_before=given["since"])
+        reason = stopped(Budget.Kind.TRAINING)
+    if not turns or reason:
+        return
+    by_key = {turn.pk: (turn, payloads[turn.turn_id]) for turn in turns}
+    prompts = {key: cast("Prompt", question(payload, teacher)) for key, (_, payload) in by_key.items()}
+    completer = teacher.completer(job.project_id)
+    sampling = {"max_tokens": MAX_TOKENS} if teacher.wants == TEXT else ECHO
+    for key, came in answers(completer, prompts, sampling, concurrency=AT_ONCE, deadline=deadline):
+        turn, payload = by_key.pop(key)
+        with tenant(job.project_id):
+            _keep(teacher, turn, payload, came)
+            reason = stopped(Budget.Kind.TRAINING)
+        crash.point("task.rl_online.ask_teacher.mid")
+        job.renew()
+        if reason:
+            return
+    if by_key:
+        raise NotYet(0, f"{len(by_key)} questions to {teacher.model} are open")
+
+
+ECHO = {
+    "max_tokens": 1, "temperature": 1, "echo": True, "logprobs": TOP, "return_tokens_as_token_ids": True,
+}  # fmt: skip
+
+
+def question(payload: TurnPayload, teacher: Teacher) -> Prompt | list[int]:
+    """What it is sent: our prompt as a chat, or the tokens of prompt and answer."""
+    if teacher.wants == LOGPROBS:
+        return question_ids(payload)
+    if payload.messages is not None:
+        return payload.messages
+    return [{"role": "system", "content": CONTINUE}, {"role": "user", "content": payload.prompt or ""}]
+
+
+def _keep(teacher: Teacher, turn: Turn, payload: TurnPayload, came: Completion | CompletionFailed) -> None:
+    if not Turn.objects.filter(pk=turn.pk).exists():
+        return  # deleted meanwhile, and nothing about it is kept
+    values: dict[str, Any]
+    if isinstance(came, CompletionFailed):
+        is_refused = isinstance(came, CompletionRefused)
+        values = {"state": TeacherState.REFUSED if is_refused else TeacherState.FAILED, "error": str(came)[:500]}
+    else:
+        values = {"usage": dict(came.usage), "cost_usd": came.cost_usd} | _said(teacher, payload, came)
+    TeacherAnswer.objects.filter(turn=turn, **_named(teacher)).delete()  # a failure that is asked again
+    TeacherAnswer.objects.create(turn=turn, **_named(teacher), **values)
+
+
+def _named(teacher: Teacher) -> dict[str, str]:
+    return {"model": teacher.model, "address": teacher.address, "wants": teacher.wants}
+
+
+def _said(teacher: Teacher, payload: TurnPayload, came: Completion) -> dict[str, Any]:
+    if teacher.wants == TEXT:
+        state = TeacherState.CUT if came.finish_reason == "length" else TeacherState.ANSWERED
+        if not came.text.strip():
+            return {"state": TeacherState.FAILED, "error": "the answer is empty"}
+        return {"state": state, "text": came.text, "reasoning": came.reasoning}
+    try:
+        return {"state": TeacherState.ANSWERED, "likely": likely_of(came, payload)}
+    except ValueError as error:
+        return {"state": TeacherState.FAILED, "error": str(error)[:500]}
+
+
+def likely_of(came: Completion, payload: TurnPayload) -> list[list[Any]]:
+    """Of each token of our answer: [its log-probability, [[id, log-probability], ...]], the likeliest first.
+
+    Raises ValueError where the reply is not about our tokens.
+    """
+    ids, start = question_ids(payload), len(payload.prompt_token_ids)
+    if len(came.tokens) < len(ids):
+        raise ValueError(f"it says {len(came.tokens)} tokens of {len(ids)}; a server that echoes the prompt is needed")
+    found = []
+    for place in range(start, len(ids)):
+        one = came.tokens[place]
+        if _token_id(one.token) != ids[place]:
+            raise ValueError(f"token {place} is {one.token[:40]!r} there and {ids[place]} here")
+        top = sorted(((_token_id(name), value) for name, value in one.top.items()), key=lambda row: (-row[1], row[0]))
+        own = dict(top).get(ids[place])
+        if own is None or not all(math.isfinite(value) and value <= 1e-3 for _, value in top):
+            raise ValueError(f"token {place} has no log-probability")
+        found.append([own, [[token, min(value, 0.0)] for token, value in top]])
+    return found
+
+
+def question_ids(payload: TurnPayload) -> list[int]:
+    return [*payload.prompt_token_ids, *payload.completion_token_ids]
+
+
+def _token_id(name: str) -> int:
+    digits = name.removeprefix(TOKEN_ID)
+    if digits == name or not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"it says the token {name[:40]!r} and not its id; another server is needed")
+    return int(digits)
+
+
+def kept_answers(teacher: Teacher, turns: Sequence[Turn]) -> Mapping[int, TeacherAnswer]:
+    """By the key of the turn."""
+    return {one.turn_id: one for one in teacher.answers.filter(turn__in=[turn.pk for turn in turns])}
+
+
+def is_asking(policy: Policy, teacher: Teacher) -> bool:
+    """Whether a job is at it, or waits. Inside a tenant."""
+    jobs = Job.objects.filter(kind=ASK_JOB, project_id=policy.project_id, state__in=(JobState.QUEUED, JobState.RUNNING))
+    return jobs.filter(payload__contains={"policy": str(policy.id)} | _named(teacher)).exists()
+
+
+def count_answers(policy: Policy, teacher: Teacher, *, at_most: int) -> dict[str, Any]:
+    """Of all that it was asked in this project: how many came to what, and what they cost. Inside a tenant."""
+    counts = dict.fromkeys(TeacherState.values, 0) | dict(
+        teacher.answers.values_list("state").annotate(n=Count("id")).order_by()
+    )
+    cost = teacher.answers.aggregate(usd=Sum("cost_usd"), unpriced=Count("id", filter=Q(cost_usd=None)))
+    num_open = len(open_questions(policy, teacher, at_most=at_most)[0])
+    return {"open": num_open, **counts, "usd": str(cost["usd"] or 0), "unpriced": cost["unpriced"]}
