@@ -6,6 +6,8 @@ from evals.judging.completer import Completion, CompletionFailed
 from evals.scorers.scorer import ProblemSpec
 from evals.services.benchmarks import create_benchmark
 
+HANGS_S = 60
+
 
 class ScriptedCompleter:
     """Answers from a table or a function; remembers what it was asked. An exception in the table is raised.
@@ -29,7 +31,7 @@ class ScriptedCompleter:
         self.most_at_once = max(self.most_at_once, self._now)
         try:
             is_hung = self.hangs_after is not None and len(self.asked) > self.hangs_after
-            await asyncio.sleep(60 if is_hung else self.delay_s)
+            await asyncio.sleep(HANGS_S if is_hung else self.delay_s)
             answer = self.answer_of(prompt)
         finally:
             self._now -= 1

@@ -182,14 +182,14 @@ def test_an_endless_reply_is_cut_off(serve):
 
 
 def hang(handler):
-    time.sleep(2)
+    time.sleep(20)
 
 
 def drip(handler):
     handler.send_response(200)
     handler.end_headers()
     try:
-        for _ in range(40):
+        for _ in range(400):
             handler.wfile.write(b" ")
             handler.wfile.flush()
             time.sleep(0.05)
@@ -211,7 +211,7 @@ def test_a_server_that_never_finishes_is_given_up_in_time(serve, step):
     started = time.monotonic()
     with pytest.raises(CompletionFailed, match=r"no reply: .*, 2 times"):
         ask(to(serve(step), timeout_s=0.3, max_tries=2))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 15
 
 
 def test_an_address_inside_is_refused_unless_it_is_allowed(serve, settings):

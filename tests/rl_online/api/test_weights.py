@@ -126,7 +126,7 @@ def test_a_long_poll_answers_when_the_head_moves(project, policy, inside, judged
     trained(run)
     poll.join()
     ((seconds, reply),) = answers
-    assert 1 <= seconds < 10
+    assert 0.5 <= seconds < 15
     assert [row["version"] for row in reply["want"]] == [1, 2]
 
 

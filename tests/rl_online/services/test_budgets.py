@@ -20,7 +20,6 @@ from rl_online.spending.budgets import standings
 from tests.console import evaluate, factories
 
 pytestmark = pytest.mark.django_db
-NOW = timezone.now()
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_each_kind_counts_its_own_and_the_total_counts_all(inside):
     for kind in ("total", "inference", "training", "judging"):
         evaluate.make_budget(kind, "month")
     evaluate.make_card("gpt-5", input_usd=D(1), output_usd=D(0))
-    factories.make_turn("s", version=None, model="gpt-5", input_tokens=3_000_000, output_tokens=0, at=NOW)
+    factories.make_turn("s", version=None, model="gpt-5", input_tokens=3_000_000, output_tokens=0, at=timezone.now())
     judged("4")
     spent = {one.budget.kind: one.spend.cost_usd for one in standing()}
     assert spent == {"inference": 3, "judging": 4, "total": 7, "training": 0}
@@ -86,7 +85,7 @@ def test_a_new_day_closes_the_alarm(inside):
 
 def test_without_any_price_nobody_is_told_and_no_share_is_made_up(inside):
     evaluate.make_budget("inference", "day")
-    factories.make_turn("s", version=None, model="gpt-99-preview", input_tokens=9, output_tokens=9, at=NOW)
+    factories.make_turn("s", version=None, model="gpt-99-preview", input_tokens=9, output_tokens=9, at=timezone.now())
     alarms.watch(inside.id, now=timezone.now())
     (one,) = standing()
     assert (one.percent, one.spend.unpriced, Alarm.objects.filter(rule=Rule.BUDGET).count()) == (None, 1, 0)

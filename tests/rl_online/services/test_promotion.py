@@ -139,7 +139,7 @@ def test_a_rollback_that_waited_for_another_one_does_not_move_the_line_again(pro
             second = pool.submit(ask)
             wait([second], timeout=1)
             assert not second.done()
-        assert second.result(10) == "editor@3 is no longer serving; editor@2 is"
+        assert second.result(60) == "editor@3 is no longer serving; editor@2 is"
 
 
 def test_only_a_person_rejects_and_then_nobody_promotes(project, candidate):
