@@ -96,9 +96,10 @@ def make_turns(rows: list[dict[str, Any]]) -> list[Turn]:
     """Many at once: a turn costs as little as a row of a long statement."""
     names = {row["session_id"] for row in rows}
     sessions = {one.session_id: one for one in AgentSession.objects.filter(session_id__in=names)}
+    known = list(sessions.values())
     made = [plan_turn(sessions, **row) for row in rows]
     AgentSession.objects.bulk_create([one for one in sessions.values() if one.pk is None])
-    AgentSession.objects.bulk_update(sessions.values(), ["last_at", "num_turns"])
+    AgentSession.objects.bulk_update(known, ["last_at", "num_turns"])
     for one in made:
         one.turn.session = one.turn.session  # by its key, now that it has one
     turns = Turn.objects.bulk_create([one.turn for one in made])
@@ -114,7 +115,12 @@ def make_turns(rows: list[dict[str, Any]]) -> list[Turn]:
     Label.objects.bulk_create(labels)
     for label in labels:
         label.turn.label = label
-    Turn.objects.bulk_update([label.turn for label in labels], ["label"])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE feedback_turn SET label_id = made.id FROM feedback_label made "
+            "WHERE made.turn_id = feedback_turn.id AND made.id = ANY(%s)",
+            [[label.id for label in labels]],
+        )
     return turns
 
 
