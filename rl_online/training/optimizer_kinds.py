@@ -114,7 +114,7 @@ def _adamw_8bit(masters: Iterable[Tensor], config: UpdateConfig) -> Optimizer:
         from torchao.optim import AdamW8bit
     except ImportError as error:
         raise ContradictoryUpdate(
-            "optimizer adamw8bit needs torchao, which is not installed: pip install 'strop[scale]', or choose adamw"
+            "optimizer adamw8bit needs torchao, which is not installed: pip install 'strop[adamw8bit]', or choose adamw"
         ) from error
     made: Optimizer = AdamW8bit(
         masters,
