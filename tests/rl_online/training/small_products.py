@@ -24,7 +24,6 @@ QUIET = Hooks(on_progress=lambda progress: None, is_cancelled=lambda: False, cra
 CONFIG = UpdateConfig(learning_rate=1.5e-3, minibatch_size=64, micro_batch_tokens=4096, kto_weight=0.0)
 DEMONSTRATIONS = 120  # of all situations together
 START_EPOCHS = 20  # over the demonstrations
-TURNS = 256  # of a round
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +44,10 @@ class Product:
     situations: tuple[str, ...]
     answers: tuple[str, ...]  # the first is what it is there for; any other word counts as the last
     start: float  # how often the first is said before any learning, the others equally often
-    is_sliced: bool  # whether each situation is a slice with a baseline of its own
     react: Callable[[str, str, Random], tuple[str, Mapping[str, float | None]]]  # situation, answer -> outcome, scores
+    is_sliced: bool  # whether each situation is a slice with a baseline of its own
+    num_turns: int = 256  # of a round
+    config: UpdateConfig = CONFIG
 
 
 class Policy:
@@ -57,7 +58,7 @@ class Policy:
         words = [*product.situations, *product.answers]
         folder = build_tiny_policy(root / f"tiny-{seed}", words, dtype=torch.float32, seed=seed)
         self.ids = {word: load_tokenizer(folder)(word)["input_ids"][0] for word in words}
-        self.trainer = LocalTrainer(folder, config=CONFIG, device="cpu", seed=seed)
+        self.trainer = LocalTrainer(folder, config=product.config, device="cpu", seed=seed)
         self._draw = torch.Generator().manual_seed(seed)
         self._baselines: dict[str, RunningSlice] = {}
         self._imitate()
@@ -102,7 +103,7 @@ class Policy:
                 self._sample(turn, reward, baseline)
                 for (turn, reward), baseline in zip(known, expected.per_sample, strict=True)
             ],
-            CONFIG,
+            self.product.config,
         )
 
     def _slice(self, turn: Turn) -> str:
@@ -114,7 +115,7 @@ class Policy:
         num_first = round(number * self.product.start)
         said = [first] * num_first + [others[place % len(others)] for place in range(number - num_first)]
         samples = [self._demonstration(situation, answer) for situation in self.product.situations for answer in said]
-        self._update(samples, replace(CONFIG, epochs=START_EPOCHS, minibatch_size=30))
+        self._update(samples, replace(self.product.config, epochs=START_EPOCHS, minibatch_size=30))
 
     def _demonstration(self, situation: str, answer: str) -> Sample:
         """The answer, then the situation once more: what tells situations apart is there before any reward is."""
@@ -145,6 +146,6 @@ def learn_rounds(policy: Policy, spec: RewardSpec, *, rounds: int) -> list[list[
     """The turns of each round, with the policy learning from them in between."""
     seen = []
     for _ in range(rounds):
-        seen.append(policy.turns(TURNS))
+        seen.append(policy.turns(policy.product.num_turns))
         policy.learn(seen[-1], spec)
     return seen
