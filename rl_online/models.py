@@ -215,7 +215,9 @@ class UpdateRun(TenantModel):
         indexes = [models.Index(fields=["project", "-created_at"], name="update_by_time")]
 
     def __str__(self) -> str:
-        return f"update to {self.policy.name}@{self.version}"
+        if UpdateKind(self.kind).makes_checkpoint:
+            return f"update to {self.policy.name}@{self.version}"
+        return f"{self.get_kind_display().lower()} of {self.policy.name}, run {self.version}"
 
     @property
     def held_spans(self) -> list[tuple[datetime, datetime]]:

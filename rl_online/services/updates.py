@@ -30,10 +30,11 @@ from rl_online.services.estimates import Estimate, estimate, estimate_stage
 from rl_online.services.sealing import TooFewSamples
 from rl_online.services.stages.stage import Ask, Ready, Stage
 from rl_online.services.stages.starting import ask, prepare_stage
-from rl_online.services.stages.table import find_stage, fits_as_update
+from rl_online.services.stages.table import find_stage, fits_as_update, folders_of
 from rl_online.training.errors import ContradictoryUpdate
-from rl_online.training.refusals import refuse_contradictions
+from rl_online.training.refusals import refuse_contradictions, refuse_teacher
 from rl_online.training.samples import select_samples
+from rl_online.training.teaching import with_teaching
 from rl_online.triggering import Rhythm, Situation, Trigger, decide_trigger
 
 CONSIDER_JOB = "rl_online.consider"
@@ -105,6 +106,18 @@ def forecast_update(
     return Forecast(preview=_preview(policy, pool), estimate=estimate(pool))
 
 
+def nothing_ready(policy: Policy, kind: str, reason: str) -> Forecast:
+    """Of a stage that cannot be looked at before it is told more, and why."""
+    plan = LearningPlan.objects.get(policy=policy)
+    config = sealing.effective_config(plan, find_stage(kind).preset)
+    nothing = Estimate(num_samples=0, sources=[], num_tokens=0, num_uncounted=0, seconds=None, cost_usd=None)
+    trigger = Trigger(is_due=False, reason=reason)
+    return Forecast(
+        preview=Preview(kind=kind, num_ready=0, num_needed=1, num_excluded={}, config=config, trigger=trigger),
+        estimate=nothing,
+    )
+
+
 def _stage(kind: str | None, options: Mapping[str, object] | None) -> Stage | None:
     """None for the online kind. Raises InvalidInput."""
     if kind not in ONLINE_KINDS:
@@ -168,7 +181,8 @@ def trigger_update(
         prepared = sealing.prepare(sealing.look(policy, kind=_loss(kind), overrides=overrides), policy.project_id)
     if fits_as_update(prepared.update_kind):
         batch = Batch(digest=prepared.sealed.digest, samples=prepared.samples)
-        _refuse_misfit(batch, prepared.parent, prepared.config)
+        has_teacher = "teacher" in folders_of(prepared.update_kind, prepared.inputs)
+        _refuse_misfit(batch, prepared.parent, prepared.config, has_teacher=has_teacher)
     return sealing.open_update(prepared, trigger="person", requested_by=actor)
 
 
@@ -190,7 +204,8 @@ def replay_update(run: UpdateRun, *, actor: str, overrides: Mapping[str, Any] | 
         raise Conflict(f"the turns of {run.batch} were given back; start a new update")
     if fits_as_update(run.kind):
         with suppress(CorruptBatch):
-            _refuse_misfit(read_batch(settings.HOME.batches / run.batch.digest), serving, config)
+            batch = read_batch(settings.HOME.batches / run.batch.digest)
+            _refuse_misfit(batch, serving, config, has_teacher="teacher" in folders_of(run.kind, run.inputs))
     return sealing.create_run(
         run.batch,
         parent=serving,
@@ -328,12 +343,13 @@ def _refuse_second(policy: Policy) -> None:
         raise sealing.UpdateUnderWay(f"an update of {policy.name} is under way")
 
 
-def _refuse_misfit(batch: Batch, parent: Checkpoint, config: UpdateConfig) -> None:
+def _refuse_misfit(batch: Batch, parent: Checkpoint, config: UpdateConfig, *, has_teacher: bool) -> None:
     """The updater would refuse it as well, but a person who waits is told at once and no turn is spent."""
     versions = sorted(one.version for one in lineage(parent))
-    samples = select_samples(batch, config, versions).samples
+    selection = with_teaching(select_samples(batch, config, versions), batch, config, has_teacher=has_teacher)
     try:
-        refuse_contradictions(batch, samples, config)
+        refuse_contradictions(batch, selection.samples, config)
+        refuse_teacher(selection.samples, config, has_teacher=has_teacher)
     except ContradictoryUpdate as error:
         raise InvalidInput(str(error)) from error
 

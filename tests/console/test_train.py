@@ -134,6 +134,59 @@ class TestStarting:
         html = get(as_engineer, "update-trigger", "?preset=bold&loss=kto")
         assert 'name="set-kto_beta" value="0.05"' in html and "set-mask_high" not in html
 
+    def test_every_kind_is_offered_with_its_purpose_and_options(self, as_engineer, ready):
+        from rl_online.services.stages.table import STAGES
+
+        html = get(as_engineer, "update-trigger")
+        for stage in STAGES.values():
+            assert f"kind={stage.kind}" in html
+            page = get(as_engineer, "update-trigger", f"?kind={stage.kind}")
+            assert stage.purpose.replace("'", "&#x27;") in page
+            assert all(f'name="opt-{one.name}"' in page for one in stage.options)
+            assert all(f'name="set-{name}"' in page for name in stage.settings)
+
+    def test_a_stage_says_what_it_is_made_of_and_how_many_more_it_needs(self, as_engineer, ready):
+        html = get(as_engineer, "update-trigger", "?kind=sft")
+        assert "<b>3</b> demonstrations" in html and "3 accepted" in html
+        assert "Too few: 13 more demonstrations needed." in html
+
+    def test_options_are_counted_again_before_the_start(self, as_engineer, project, ready):
+        sent = {"policy": "editor", "kind": "sft", "opt-accepted": "false", "opt-at_least": "2", "look": "1"}
+        html = post(as_engineer, "update-trigger", sent).content.decode()
+        assert "<b>0</b> demonstrations" in html and "Too few: 2 more" in html and 'value="2"' in html
+        with tenant(project.id):
+            assert not UpdateRun.objects.exists()
+
+    def test_a_stage_is_started_with_its_options_and_settings(self, as_engineer, project, ready):
+        sent = {"policy": "editor", "kind": "sft", "opt-at_least": "2", "set-schedule": "cosine", "set-packing": "true"}
+        assert post(as_engineer, "update-trigger", sent).status_code == 302
+        with tenant(project.id):
+            run = UpdateRun.objects.get()
+        assert (run.kind, run.options["at_least"]) == ("sft", 2)
+        assert (run.config["schedule"], run.config["packing"]) == ("cosine", True)
+        page = get(as_engineer, "update", update=run.id)
+        assert "3 accepted" in page and "3 turns of 1 person known by name" in page
+
+    def test_an_option_that_does_not_fit_is_refused_and_stands_as_typed(self, as_engineer, project, ready):
+        response = post(as_engineer, "update-trigger", {"policy": "editor", "kind": "sft", "opt-at_least": "many"})
+        html = response.content.decode()
+        assert response.status_code == 400 and "at_least is &#x27;many&#x27;; give a whole number" in html
+        assert re.search(r'name="opt-at_least" value="many"[^>]*aria-invalid', html)
+
+    def test_choices_that_are_no_numbers_are_selects(self, as_engineer, project, ready):
+        html = get(as_engineer, "update-trigger", "?loss=rl")
+        assert '<select class="form-select" id="set-policy_loss"' in html and '<option value="cispo">' in html
+        sent = {"policy": "editor", "loss": "rl", "set-policy_loss": "cispo", "set-correction": "tis"}
+        assert post(as_engineer, "update-trigger", sent).status_code == 302
+        with tenant(project.id):
+            config = UpdateRun.objects.get().config
+        assert (config["policy_loss"], config["correction"]) == ("cispo", "tis")
+
+    def test_choices_that_contradict_each_other_are_refused(self, as_engineer, ready):
+        sent = {"policy": "editor", "loss": "rl", "set-policy_loss": "gspo", "set-correction": "dppo"}
+        html = post(as_engineer, "update-trigger", sent).content.decode()
+        assert "which gspo cannot carry" in html and '<option value="gspo" selected>' in html
+
     def test_the_started_update_has_the_presets_settings_and_those_typed(self, as_engineer, project, ready):
         sent = {"policy": "editor", "preset": "bold", "loss": "rl", "set-minibatch_size": "3"}
         assert post(as_engineer, "update-trigger", sent).status_code == 302

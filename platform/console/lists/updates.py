@@ -11,7 +11,7 @@ from console.listing import Asked, Column, ExportOf, Found, ListKind, keyset_pag
 from console.query import Field, Fields, Kind, Term
 from registry.errors import InvalidInput
 from registry.services import parse_checkpoint_name
-from rl_online.models import GateReport, UpdateRun, UpdateState
+from rl_online.models import GateReport, UpdateKind, UpdateRun, UpdateState
 
 DECISIONS = ("promote", "canary", "extend", "hold", "roll_back")
 TRIGGERS = ("schedule", "person", "replay")
@@ -59,7 +59,8 @@ FIELDS = Fields(
     Field("policy", column="policy__name", help="name of the policy"),
     Field("checkpoint", build=_makes, help="the one it makes, policy@version"),
     Field("from", build=_made_from, help="the checkpoint it learnt from, policy@version"),
-    Field("loss", column="batch__kind", choices=("rl", "kto"), help="by which loss"),
+    Field("kind", choices=tuple(UpdateKind.values), help="which stage of training"),
+    Field("loss", column="batch__kind", choices=("rl", "kto"), help="of online updates, by which loss"),
     Field("samples", column="batch__num_samples", kind=Kind.NUMBER, help="in its batch"),
     Field("reward", column="batch__reward_mean", kind=Kind.NUMBER, help="mean over its batch"),
     Field("error", help="has:error finds the failed ones"),
@@ -71,6 +72,7 @@ COLUMNS = (
     Column(name="gate", title="Gate"),
     Column(name="from", title="From", is_default=False),
     Column(name="trigger", title="Trigger"),
+    Column(name="kind", title="Kind"),
     Column(name="loss", title="Loss", is_default=False),
     Column(name="samples", title="Samples", is_number=True),
     Column(name="reward", title="Reward, mean", is_number=True),
@@ -81,8 +83,8 @@ COLUMNS = (
     Column(name="batch", title="Batch", is_default=False),
 )
 EXPORTED = (
-    "update", "policy", "version", "state", "gate", "parent", "trigger", "requested_by", "loss", "samples", "tokens",
-    "reward_mean", "batch", "config_digest", "config", "tokens_per_s", "timings", "created_at", "started_at",
+    "update", "kind", "policy", "version", "state", "gate", "parent", "trigger", "requested_by", "loss", "samples",
+    "tokens", "reward_mean", "batch", "config_digest", "config", "tokens_per_s", "timings", "created_at", "started_at",
     "finished_at", "error",
 )  # fmt: skip
 FACETS = (
@@ -90,6 +92,7 @@ FACETS = (
     Counted(name="gate", title="Gate", columns=("decision",)),
     Counted(name="trigger", title="Trigger", columns=("trigger",)),
     Counted(name="policy", title="Policy", columns=("policy__name",)),
+    Counted(name="kind", title="Kind", columns=("kind",)),
     Counted(name="loss", title="Loss", columns=("batch__kind",)),
 )
 
@@ -120,7 +123,7 @@ def exported(asked: Asked) -> QuerySet[UpdateRun]:
 def export_rows(runs: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [
         (
-            str(run.id), run.policy.name, run.version, run.state, run.decision, str(run.parent), run.trigger,
+            str(run.id), run.kind, run.policy.name, run.version, run.state, run.decision, str(run.parent), run.trigger,
             run.requested_by, run.batch.kind, run.batch.num_samples, run.batch.num_tokens, run.batch.reward_mean,
             run.batch.digest, run.config_digest, run.config, run.tokens_per_s, run.timings, run.created_at,
             run.started_at, run.finished_at, run.error or None,

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -14,21 +14,18 @@ from console.failures import advise
 from console.reads import overview as loop
 from console.reads import policies
 from console.reads import updates as reads
+from console.update_forms import option_fields, sent_options, sent_settings, setting_fields, settings_shown
 from registry.errors import InvalidInput, NotFound, StropError
 from registry.models import Policy, Role
 from rl_online.collecting import KTO, RL
-from rl_online.models import DryRun, DryRunState, LearningPlan
+from rl_online.models import DryRun, DryRunState, LearningPlan, UpdateKind
 from rl_online.rewards.presets import DEFAULT, preset, presets
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services.dry_runs import NUM_SAMPLES, cancel_dry_run, find_dry_run, start_dry_run
-from rl_online.services.updates import Forecast, forecast_update, trigger_update
+from rl_online.services.stages.table import STAGES
+from rl_online.services.updates import Forecast, forecast_update, nothing_ready, trigger_update
 
 LOSSES = {RL: "ratio loss", KTO: "KTO"}
-EDITABLE = {
-    RL: ("learning_rate", "epochs", "minibatch_size", "mask_high", "mask_low", "behaviour_pull", "base_kl"),
-    KTO: ("learning_rate", "epochs", "minibatch_size", "kto_beta", "kto_desirable", "kto_undesirable"),
-}
-ALSO_EDITABLE = ("max_lag", "heldout_samples", "micro_batch_tokens")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -38,13 +35,11 @@ def trigger(request: MemberRequest) -> HttpResponse:
     policy = policies.chosen(policies.all_policies(), asked.get("policy"))
     if policy is None or policies.standing(policy).plan is None:
         return redirect("console:updates", request.member.project.slug)
-    if request.method != "POST":
+    if request.method != "POST" or "look" in request.POST:
         return _form(request, policy)
     try:
         with transaction.atomic():
-            run = trigger_update(
-                policy, overrides=_overrides(request), kind=_kind(request), actor=request.user.get_username()
-            )
+            run = trigger_update(policy, actor=request.user.get_username(), **_asked(request))
     except StropError as error:
         return _form(request, policy, error)
     return redirect("console:update", request.member.project.slug, run.id)
@@ -58,9 +53,7 @@ def dry_run_start(request: MemberRequest) -> HttpResponse:
         raise NotFound("no policy yet")
     try:
         with transaction.atomic():
-            row = start_dry_run(
-                policy, overrides=_overrides(request), kind=_kind(request), actor=request.user.get_username()
-            )
+            row = start_dry_run(policy, actor=request.user.get_username(), **_asked(request))
     except StropError as error:
         return _form(request, policy, error)
     return redirect("console:dry-run", request.member.project.slug, row.id)
@@ -103,104 +96,106 @@ def _dry_context(row: DryRun) -> dict[str, Any]:
 
 
 def _form(request: MemberRequest, policy: Policy, error: StropError | None = None) -> HttpResponse:
-    asked = request.POST if request.method == "POST" else request.GET
-    kind, chosen = _kind(request), _preset(request)
+    typed = request.POST.dict()
     try:
-        forecast = _forecast(policy, kind, chosen, _sent(request))
-    except InvalidInput as invalid:  # a value the trainer would not take: the form stands with what was typed
+        forecast = _forecast(request, policy)
+    except InvalidInput as invalid:  # what would be refused: the form stands with what was typed
         error = error or invalid
-        forecast = forecast_update(policy, kind=kind)
+        forecast = _plain_forecast(policy, _kind(request))
     preview, kind = forecast.preview, forecast.preview.kind
-    return render(
-        request,
-        "updates/trigger.html",
-        {
-            "policy": policy,
-            "policies": policies.all_policies(),
-            "kind": kind,
+    stage, chosen = STAGES.get(kind), _preset(request)
+    wrong = _wrong(error)
+    plan = LearningPlan.objects.get(policy=policy).update_config
+    context = {
+        "policy": policy,
+        "policies": policies.all_policies(),
+        "kind": kind,
+        "kinds": [(UpdateKind.ONLINE, "Online", stage is None)]
+        + [(one.kind, one.title, one is stage) for one in STAGES.values()],
+        "stage": stage,
+        "unit": stage.unit if stage else "labelled turns",
+        "preview": preview,
+        "estimate": forecast.estimate,
+        "num_missing": max(0, preview.num_needed - preview.num_ready),
+        "num_dry": min(NUM_SAMPLES, preview.num_ready),
+        "excluded": sorted(preview.num_excluded.items()),
+        "running": loop.running_update(policy),
+        "editable": setting_fields(kind, preview.config, plan, typed, wrong),
+        "fixed": _fixed(kind, preview.config),
+        "problem": error.message if error else "",
+    }
+    if stage is None:
+        context |= {
             "losses": [(name, title, name == kind) for name, title in LOSSES.items()],
             "presets": presets(kind),
             "chosen": chosen,
-            "chosen_words": preset(kind, chosen).words,
-            "preview": preview,
-            "estimate": forecast.estimate,
-            "num_missing": max(0, preview.num_needed - preview.num_ready),
-            "num_dry": min(NUM_SAMPLES, preview.num_ready),
-            "excluded": sorted(preview.num_excluded.items()),
-            "running": loop.running_update(policy),
-            "editable": _fields(policy, kind, preview.config, asked, error),
-            "fixed": _fixed(kind, preview.config),
-            "problem": error.message if error else "",
-        },
-        status=error.status if error else 200,
-    )
+        }
+    else:
+        context |= {"options": option_fields(stage, preview.options, typed, wrong)}
+    is_refused = error is not None and request.method == "POST"
+    return render(request, "updates/trigger.html", context, status=error.status if error and is_refused else 200)
 
 
-def _forecast(policy: Policy, kind: str | None, chosen: str, sent: dict[str, float]) -> Forecast:
-    """Of the loss asked for, else of the one that the turns decide for; a second look only where that is not the plan.
+def _forecast(request: MemberRequest, policy: Policy) -> Forecast:
+    """Of the kind asked for, else of the loss that the turns decide for; a second look only where that is not the plan.
 
     Raises InvalidInput.
     """
-    if kind is None:
-        found = forecast_update(policy)
-        kind = found.preview.kind
-        if not _preset_settings(kind, chosen) | sent:
-            return found
-    return forecast_update(policy, kind=kind, overrides=_preset_settings(kind, chosen) | sent)
+    if _kind(request) is not None:
+        return forecast_update(policy, **_asked(request))
+    found = forecast_update(policy)
+    asked = _asked(request, found.preview.kind)
+    return forecast_update(policy, **asked) if asked["overrides"] else found
 
 
-def _fields(
-    policy: Policy, kind: str, config: UpdateConfig, asked: Any, error: StropError | None
-) -> list[dict[str, Any]]:
-    """Each setting that may be typed over: what is meant, what the plan says, the default."""
-    settings, defaults = config.to_json(), UpdateConfig().to_json()
-    plan = defaults | LearningPlan.objects.get(policy=policy).update_config
-    return [
-        {
-            "name": name,
-            "value": asked.get(f"set-{name}", reads.written(settings[name])),
-            "plan": reads.written(plan[name]),
-            "default": reads.written(defaults[name]),
-            "is_changed": settings[name] != plan[name],
-            "is_wrong": error is not None and (error.field == name or error.message.startswith(f"{name} ")),
-        }
-        for name in (*EDITABLE[kind], *ALSO_EDITABLE)
-    ]
+def _plain_forecast(policy: Policy, kind: str | None) -> Forecast:
+    """Of the kind as it stands; where it cannot be looked at without being told more, of nothing."""
+    if kind not in STAGES:
+        return forecast_update(policy, kind=kind)
+    try:
+        return forecast_update(policy, kind=kind)
+    except InvalidInput as error:
+        return nothing_ready(policy, kind, error.message)
+
+
+def _wrong(error: StropError | None) -> str | None:
+    """The name of the setting or option that was refused; a message of UpdateConfig begins with it."""
+    if error is None:
+        return None
+    return error.field if error.field not in (None, "update_config") else error.message.split(" ")[0]
 
 
 def _fixed(kind: str, config: UpdateConfig) -> list[reads.Setting]:
-    shown = {*EDITABLE[kind], *ALSO_EDITABLE}
+    shown = settings_shown(kind)
     return [one for one in reads.settings_of(config.to_json()) if one.name not in shown]
 
 
+def _query(request: MemberRequest) -> QueryDict:
+    return request.POST if request.method == "POST" else request.GET
+
+
 def _kind(request: MemberRequest) -> str | None:
-    """The loss asked for; None lets the turns decide."""
-    asked = request.POST if request.method == "POST" else request.GET
+    """The stage or the loss asked for; None lets the turns decide."""
+    asked = _query(request)
+    if asked.get("kind") in STAGES:
+        return asked["kind"]
     return asked["loss"] if asked.get("loss") in LOSSES else None
 
 
 def _preset(request: MemberRequest) -> str:
-    asked = request.POST if request.method == "POST" else request.GET
-    return asked["preset"] if asked.get("preset") in [one.name for one in presets(RL)] else DEFAULT
+    name = _query(request).get("preset", DEFAULT)
+    return name if name in [one.name for one in presets(RL)] else DEFAULT
 
 
-def _preset_settings(kind: str | None, name: str) -> dict[str, Any]:
-    return dict(preset(kind or RL, name).settings)
+def _asked(request: MemberRequest, kind: str | None = None) -> dict[str, Any]:
+    """Kind, options and overrides as `trigger_update` takes them; of an online update the preset, then what was typed.
 
-
-def _overrides(request: MemberRequest) -> dict[str, Any]:
-    """The preset with the settings sent on top. Raises InvalidInput for what is no number; the service checks more."""
-    return _preset_settings(_kind(request), _preset(request)) | _sent(request)
-
-
-def _sent(request: MemberRequest) -> dict[str, float]:
-    names = {*EDITABLE[RL], *EDITABLE[KTO], *ALSO_EDITABLE}
-    sent = {name: request.POST[f"set-{name}"].strip() for name in names if f"set-{name}" in request.POST}
-    return {name: _number(name, text) for name, text in sent.items()}
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InvalidInput(f"{name} is {text[:40]!r}; give a number", field=name) from error
+    Raises InvalidInput for what is no number; the service checks more.
+    """
+    kind = kind or _kind(request)
+    if kind in STAGES:
+        sent = {"options": sent_options(STAGES[kind], request.POST), "overrides": sent_settings(kind, request.POST)}
+        return {"kind": kind} | sent
+    loss = kind or RL
+    typed = sent_settings(RL, request.POST) | sent_settings(KTO, request.POST)
+    return {"kind": kind, "overrides": dict(preset(loss, _preset(request)).settings) | typed}
