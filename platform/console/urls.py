@@ -67,6 +67,7 @@ pages = [
     path("sessions/<reference:session>/turns", session.turns, name="session-turns"),
     path("turns", lists.turns, name="turns"),
     path("turns/<reference:turn>", turn.turn, name="turn"),
+    path("turns/<reference:turn>/problem", turn.add_problem, name="turn-problem"),
     path("turns/<reference:turn>/tokens", turn.tokens, name="turn-tokens"),
     path("signals", lists.signals, name="signals"),
     path("ingestion", ingestion.ingestion, name="ingestion"),

@@ -5,14 +5,16 @@ from dataclasses import dataclass, replace
 
 from django.db import transaction
 
-from feedback.models import Flag, FlagState
+from feedback.models import Flag, FlagResolution, FlagState
 from feedback.services import review
 from feedback.services.review import Answer, Receipt
+from feedback.services.review_queue import raise_flag
 from registry.errors import Conflict, NotFound
 from rl_online.models import BatchSample
 from rl_online.services.problems_from_turns import NAME, Added, add_problem, withdraw_problem
 
 MAX_AT_ONCE = 200
+PICKED = "picked as a problem of a benchmark"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +44,19 @@ def answer_review(
         receipt = review.respond(flag, answer, reviewer=reviewer)
         is_changed = receipt.turn.reward_revision != revision
         return Answered(receipt=receipt, added=added, is_correction=is_changed and is_learnt(receipt.turn.turn_id))
+
+
+def pick_problem(turn_ref: str, *, reviewer: str, benchmark: str = NAME) -> Answered:
+    """Make an unflagged turn a problem: it is flagged by hand and answered at once, to be undone in Review.
+
+    Raises as `answer_review` does, and Conflict for a turn with an open flag, whose answer would speak of that too.
+    """
+    with transaction.atomic():
+        if Flag.objects.filter(turn__turn_id=turn_ref, state=FlagState.OPEN).exists():
+            raise Conflict("it is flagged; answer the flag in Review, and tick that it becomes a problem")
+        flag = raise_flag(turn_ref, reason=PICKED, raised_by=reviewer)
+        fine = Answer(resolution=FlagResolution.FINE)
+        return answer_review(flag.pk, fine, reviewer=reviewer, is_problem=True, benchmark=benchmark)
 
 
 def answer_many(flag_ids: Sequence[int], answer: Answer, *, reviewer: str) -> tuple[int, int]:

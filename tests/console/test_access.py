@@ -70,6 +70,7 @@ TABLE = {
     "flagged": Row(EVERYONE),
     "flags-raise": Row(ENGINEERS | {"reviewer": 302}, post={"list": "turns", "pick": ["none-such"]}),
     "flags-resolve": Row(ENGINEERS | {"reviewer": 302}, post={"choice": "fine", "pick": ["1"]}),
+    "turn-problem": Row(ENGINEERS | {"reviewer": 302}, {"turn": "turn"}, post={}),
     "turn-flag": Row(ENGINEERS | {"reviewer": 302}, {"turn": "turn"}, post={"reason": "odd"}),
     "review": Row(EVERYONE),
     "review-agreement": Row(EVERYONE),

@@ -77,13 +77,13 @@ class TestFlagged:
     def test_a_rule_without_a_settled_flag_has_no_precision_yet(self, as_owner, flags):
         assert "no data yet" in text(as_owner.get(at("flagged")))
 
-    def test_an_archived_rule_says_what_to_do(self, as_owner, project, flags):
+    def test_g33_an_archived_rule_says_what_to_do(self, as_owner, project, flags):
         with tenant(project.id):
             flag = factories.make_flag(factories.make_turn("old"), rule="profanity")
         assert "No rule of this name raises flags any more. Settle what is open" in text(as_owner.get(at("flagged")))
         assert "your answer settles this one all the same" in text(as_owner.get(at("review-item", flag.pk)))
 
-    def test_zero_items_say_what_to_do(self, as_owner, project):
+    def test_g33_zero_items_say_what_to_do(self, as_owner, project):
         assert "No turn was ever flagged" in text(as_owner.get(at("flagged")))
         assert "Draw a sample" in text(as_owner.get(at("review")))
 
@@ -125,7 +125,7 @@ class TestFlagged:
 class TestQueue:
     """With G.33: a target that was deleted or whose text is gone; the page says what to do."""
 
-    def test_start_gives_the_first_item_and_reserves_it(self, as_reviewer, flags, rows):
+    def test_g35_start_gives_the_first_item_and_reserves_it(self, as_reviewer, flags, rows):
         assert as_reviewer.post(at("review-next")).url == at("review-item", flags[0].pk)
         assert [one.reviewer for one in rows(ReviewReservation)] == ["reviewer"]
         assert as_reviewer.post(at("review-next")).url == at("review-item", flags[0].pk)  # goes on with it
@@ -214,7 +214,7 @@ class TestQueue:
         assert "Nothing of this kind waits" in text(as_reviewer.get(response.url))
         assert "Nothing of this kind waits" in text(as_reviewer.get(at("review") + "?checkpoint=%00no@7"))
 
-    def test_a_deleted_target_says_what_to_do(self, as_reviewer, project, flags):
+    def test_g33_a_deleted_target_says_what_to_do(self, as_reviewer, project, flags):
         with tenant(project.id):
             Turn.objects.all().delete()
         page = as_reviewer.get(at("review-item", flags[0].pk))

@@ -11,11 +11,14 @@ from django.urls import reverse
 
 from console.reads import tokens as token_reads
 from console.reads import turn as reads
+from evals.models import Problem
+from feedback.models import Flag, ReviewResponse, Turn
 from registry.models import PriceCard
 from registry.services import audit
 from registry.tenancy import tenant
 from rl_online.models import BatchSample, RewardBatch
 from rl_online.rewards.batch import Sample, seal_batch
+from rl_online.services.reviewing import undo_review
 from rl_online.serving.client import EngineClient
 from tests.console import factories
 from tests.console.engines import running_engine
@@ -211,3 +214,32 @@ def test_a_sample_is_found_by_its_turn_and_checked_by_its_own_digest(learned, pr
             read_sample(folder, learned.turn_id)
     finally:
         rows.write_bytes(whole)
+
+
+def test_a_turn_becomes_a_problem_from_its_page_and_leaves_training(as_owner, owner, project, learned):
+    address = reverse("console:turn-problem", args=["editor", learned.turn_id])
+    assert address in page(as_owner, learned.turn_id)
+    said = as_owner.post(address, {"benchmark": "from turns"}, follow=True).content.decode()
+    assert "Added to from turns@1. Training has seen it" in said and "excluded from training" in said
+    with tenant(project.id):
+        problem = Problem.objects.get()
+        assert problem.benchmark.is_draft and problem.slices["learnt"] == "yes"
+        assert ReviewResponse.objects.get().problem == f"from turns@1/{problem.problem_id}"
+        undo_review(Flag.objects.get().pk, reviewer=owner.username)
+        assert not Problem.objects.exists() and not Turn.objects.get(turn_id=learned.turn_id).is_excluded
+
+
+def test_a_flagged_turn_becomes_a_problem_by_the_answer_to_its_flag(as_owner, project, learned):
+    with tenant(project.id):
+        flag = Flag.objects.create(turn=learned, rule="empty", reason="nothing was answered")
+    address = reverse("console:turn-problem", args=["editor", learned.turn_id])
+    html = page(as_owner, learned.turn_id)
+    assert address not in html and reverse("console:review-item", args=["editor", flag.pk]) in html
+    assert "it is flagged; answer the flag in Review" in as_owner.post(address, follow=True).content.decode()
+    with tenant(project.id):
+        assert not Problem.objects.exists() and Flag.objects.count() == 1
+
+
+def test_who_may_not_review_is_offered_no_problem(client, viewer, learned):
+    client.force_login(viewer)
+    assert "Benchmark problem" not in page(client, learned.turn_id)

@@ -12,7 +12,8 @@ from django.db.models import Q
 from console.reads.prices import said
 from console.reads.session import Place, session_signals
 from console.reads.turn_views import Learned, TurnView, views_of
-from feedback.models import Label, Turn, UserSignal
+from evals.services.drafts import open_drafts
+from feedback.models import FlagState, Label, Turn, UserSignal
 from registry.errors import NotFound
 from registry.models import AuditEvent, Deployment, PriceCard
 from registry.price_cards import OWN_HARDWARE, card_at, cards_at, prices_of_card, rates_of
@@ -104,6 +105,8 @@ class TurnPage:
     served: list[Served]
     serving_descends: list[str]  # checkpoints that serve now and come after one that learned from the turn
     cost: Cost
+    open_flag: int | None  # its oldest
+    drafts: list[str]  # benchmarks that problems are collected for
 
 
 def find_turn(turn_id: str) -> TurnPage:
@@ -126,6 +129,8 @@ def find_turn(turn_id: str) -> TurnPage:
         served=served_times(names),
         serving_descends=_descendants(view.learned),
         cost=cost_of_turn(turn),
+        open_flag=min((flag.pk for flag in view.flags if flag.state == FlagState.OPEN), default=None),
+        drafts=[draft.name for draft in open_drafts()],
     )
 
 

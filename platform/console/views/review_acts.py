@@ -14,7 +14,7 @@ from feedback.services import review, review_queue
 from feedback.services.review import Answer
 from registry.errors import Conflict, Forbidden, InvalidInput, NotFound, StropError
 from registry.models import Role
-from rl_online.services.problems_from_turns import NAME
+from rl_online.services.problems_from_turns import NAME, Added
 from rl_online.services.reviewing import Answered, answer_review, undo_review
 
 OTHER = "other"  # of the form's choices: the reward is typed
@@ -149,13 +149,19 @@ def sentence(answered: Answered) -> str:
     ]
     if answered.is_correction:
         parts.append("It was learnt from already, so the next batch teaches the difference.")
-    if added := answered.added:
-        was = "Added to" if added.is_new else "The same question is already in"
-        parts.append(f"{was} {added.problem.benchmark}.")
-        if added.problem.slices.get("learnt") == "yes":
-            parts.append("Training has seen it, which its page says.")
-        if added.neighbour is not None:
-            parts.append(f"{added.share:.0%} of it stands in {added.neighbour}: the two are one family.")
+    if answered.added:
+        parts.append(sentence_of(answered.added))
+    return " ".join(parts)
+
+
+def sentence_of(added: Added) -> str:
+    """What became of a turn that was to be a problem."""
+    was = "Added to" if added.is_new else "The same question is already in"
+    parts = [f"{was} {added.problem.benchmark}."]
+    if added.problem.slices.get("learnt") == "yes":
+        parts.append("Training has seen it, which its page says.")
+    if added.neighbour is not None:
+        parts.append(f"{added.share:.0%} of it stands in {added.neighbour}: the two are one family.")
     return " ".join(parts)
 
 

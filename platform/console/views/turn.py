@@ -4,20 +4,41 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
 
-from console.access import MemberRequest, member_required
+from console.access import MemberRequest, carry_out, member_required
 from console.charts.timeline import Heard, Moment, timeline
 from console.reads import tokens as token_reads
 from console.reads import turn as reads
+from console.views.review_acts import sentence_of
 from console.views.session import WHOLE, hover, lane, moments_between, says
+from registry.models import Role
+from rl_online.services.problems_from_turns import NAME
+from rl_online.services.reviewing import pick_problem
 
 
 @require_safe
 @member_required()
 def turn(request: MemberRequest, turn: str) -> HttpResponse:
     page = reads.find_turn(turn)
-    return render(request, "turns/turn.html", {"page": page, "one": page.view, "figure": _figure(page)})
+    return render(
+        request, "turns/turn.html", {"page": page, "one": page.view, "figure": _figure(page), "benchmark": NAME}
+    )
+
+
+@require_POST
+@member_required(Role.REVIEWER)
+def add_problem(request: MemberRequest, turn: str) -> HttpResponse:
+    """It becomes a problem of a benchmark, and is no longer trained on."""
+    benchmark = request.POST.get("benchmark", "").strip() or NAME
+
+    def act() -> str:
+        answered = pick_problem(turn, reviewer=request.user.get_username(), benchmark=benchmark)
+        assert answered.added is not None
+        return f"{sentence_of(answered.added)} The turn is out of training; undo it in Review."
+
+    return carry_out(request, act, back=reverse("console:turn", args=[request.member.project.slug, turn]))
 
 
 @require_safe

@@ -195,7 +195,7 @@ class TestSeveralReviewers:
         answer("ann", override(-1)), answer("bob", override(0))
         assert training(project) == (False, -0.5)
 
-    def test_the_late_submit_of_the_first_is_kept_when_the_second_was_faster(self, flag, project, answer):
+    def test_g32_the_late_submit_of_the_first_is_kept_when_the_second_was_faster(self, flag, project, answer):
         with tenant(project.id):
             assert review_queue.hold(flag.pk, reviewer="ann").is_mine
         answer("bob", EXCLUDE)
@@ -301,7 +301,7 @@ def together(*acts) -> list:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("needed", "people"), [(1, 2), (2, 3)])
-def test_answers_at_the_same_moment_are_all_stored_and_the_flag_is_settled_once(needed, people):
+def test_g34_answers_at_the_same_moment_are_all_stored_and_the_flag_is_settled_once(needed, people):
     project = create_project("shared", "Shared", review_responses=needed)
     accepted(project, completion=" ")
     with tenant(project.id):

@@ -70,7 +70,7 @@ def test_an_item_that_somebody_looks_at_is_given_to_nobody_else(project):
     assert queue.held_by("ann") == flag and queue.held_by("bob") is None
 
 
-def test_when_the_heartbeat_stops_the_item_is_back_after_the_time_out(project):
+def test_g32_when_the_heartbeat_stops_the_item_is_back_after_the_time_out(project):
     (flag,) = make_flags(1)
     queue.hold_next(reviewer="ann", now=NOW)
     assert queue.hold_next(reviewer="bob", now=NOW + queue.LEASE - timedelta(seconds=1)) is None
@@ -185,7 +185,7 @@ def test_a_sample_has_a_size_that_people_can_read(project, number):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_reviewers_who_ask_for_the_next_a_hundred_times_in_parallel_share_no_item():
+def test_g32_two_reviewers_who_ask_for_the_next_a_hundred_times_in_parallel_share_no_item():
     """G.32, with threads and PostgreSQL: 200 requests, 16 at a time, on 210 items of which some are of one turn."""
     project = create_project("shared", "Shared")
     with tenant(project.id):

@@ -169,7 +169,10 @@ def test_what_another_rule_found_is_looked_for_again_and_replaced(project, learn
     look()
     with tenant(project.id):
         Overlap.objects.create(  # as an earlier rule had it
-            problem=Problem.objects.get(problem_id="p1"), batch=learnt.batch, sample=BatchSample.objects.first(), share=0.5
+            problem=Problem.objects.get(problem_id="p1"),
+            batch=learnt.batch,
+            sample=BatchSample.objects.first(),
+            share=0.5,
         )
         OverlapCheck.objects.update(rule="an earlier one")
         report = overlaps.report(benchmark)
