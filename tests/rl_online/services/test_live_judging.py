@@ -146,7 +146,7 @@ def test_only_a_share_is_judged_and_asking_twice_chooses_alike(project, policy, 
     turns = [judged("accept") for _ in range(24)]
     work()
     first = {one.subject_ref for one in ratings(project)}
-    assert 4 <= len(first) <= 20
+    assert 0 < len(first) < 24
     with tenant(project.id):
         label_turns(project.id, [turn.turn_id for turn in turns], now=timezone.now())
     work()

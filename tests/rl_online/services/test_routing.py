@@ -72,7 +72,7 @@ def versions(project, num: int = 200) -> list[int]:
 def test_a_canary_gets_its_share_and_a_user_stays_on_one_side(project, canary):
     found = versions(project)
     assert found == versions(project)
-    assert 30 <= found.count(2) <= 70  # 50 expected; six sigma is 37
+    assert 13 <= found.count(2) <= 87  # 50 expected; six sigma is 37
 
 
 def test_a_larger_share_keeps_everyone_who_was_in_the_smaller_one(project, canary):
