@@ -4,6 +4,8 @@ A bfloat16 weight has 8 bits: a change below half its last one vanishes, one abo
 served unmerged, or merged with this error told beside it.
 """
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +22,22 @@ class MergeError:
     )
 
 
-@torch.no_grad()
 def measure_merge(base: Tensor, wanted: Tensor) -> MergeError:
     """Of `base + wanted`, summed in float32 and rounded to the dtype of `base`; neither is changed."""
-    realised = (base.float() + wanted.float()).to(base.dtype).float() - base.float()
-    norm = float(wanted.float().norm())
+    return measure_merges([(base, wanted)])
+
+
+@torch.no_grad()
+def measure_merges(pairs: Iterable[tuple[Tensor, Tensor]]) -> MergeError:
+    """The same of several pairs (base, wanted), as if each side were one long tensor."""
+    moved = count = wanted_square = lost_square = 0.0
+    for base, wanted in pairs:
+        realised = (base.float() + wanted.float()).to(base.dtype).float() - base.float()
+        moved += float((realised != 0).sum())
+        count += base.numel()
+        wanted_square += float(wanted.double().square().sum())
+        lost_square += float((realised - wanted.float()).double().square().sum())
     return MergeError(
-        moved_share=float((realised != 0).float().mean()),
-        relative_error=float((realised - wanted.float()).norm()) / norm if norm else 0.0,
+        moved_share=moved / count if count else 0.0,
+        relative_error=math.sqrt(lost_square / wanted_square) if wanted_square else 0.0,
     )

@@ -17,7 +17,7 @@ SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16:
 
 
 def write_checkpoint(parent: Path, folder: Path, model: PreTrainedModel, weights: Mapping[str, Tensor]) -> None:
-    """Into the empty `folder`: the parent's files, tensor names and layout, with `weights` under the network's names."""
+    """Into the empty `folder`: the parent's files, tensor names and layout, with `weights` by the network's names."""
     for path in sorted(parent.rglob("*")):
         name = path.relative_to(parent)
         if path.is_file() and path.name != MANIFEST and path.suffix != ".safetensors" and name.parts[0] != ADAPTER:

@@ -228,9 +228,9 @@ class Leader:
         _announce("sample", prompts, max_new_tokens=max_new_tokens, temperature=temperature)
         return self._mine.sample(prompts, max_new_tokens=max_new_tokens, temperature=temperature)
 
-    def save_weights(self, folder: Path) -> None:
+    def save_weights(self, folder: Path) -> dict[str, float]:
         _announce("save_weights", folder)
-        self._mine.save_weights(folder)
+        return self._mine.save_weights(folder)
 
     def save_state(self, folder: Path) -> None:
         _announce("save_state", folder)

@@ -16,13 +16,21 @@ from rl_online.policy.load import choose_device, load_policy
 from rl_online.policy.logprobs import can_pack, can_split
 from rl_online.policy.sampling import sample_batch
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.checkpoint_files import write_checkpoint
+from rl_online.training.checkpoint_files import ADAPTER, write_checkpoint
 from rl_online.training.errors import ContradictoryUpdate
+from rl_online.training.lora import Adapter, adapter_kind
 from rl_online.training.objective import Objective
 from rl_online.training.optimizer import TENSORS, MasterOptimizer
 from rl_online.training.optimizer_kinds import hidden_matrices
 from rl_online.training.samples import TrainingSample
-from rl_online.training.scoring import Layout, by_sample, one_pass, score_divergences, score_samples
+from rl_online.training.scoring import (
+    Layout,
+    by_sample,
+    choose_attention,
+    one_pass,
+    score_divergences,
+    score_samples,
+)
 from rl_online.training.state import TrainerState, read_state, write_state
 from rl_online.training.teacher import Teacher
 from rl_online.training.trainer import ForwardBackward, Sampled, StepReport
@@ -53,6 +61,11 @@ class LocalTrainer:
         self.folder = folder
         self.device = choose_device(device)
         self.model = self._load(folder)
+        left = None if state is None else read_state(state)
+        self.adapter_kind = adapter_kind(config)
+        self.adapter = Adapter.attach(self.model, config, seed=seed) if config.lora_rank else None
+        if self.adapter and state and left and left.adapter == self.adapter_kind:
+            self.adapter.go_on(state)
         self.layout = Layout.of(self.model, config)
         if config.gradient_checkpointing:
             try:
@@ -67,8 +80,8 @@ class LocalTrainer:
             beta=config.distill_beta,
         )
         self.generator = torch.Generator().manual_seed(seed)
-        if state is not None:
-            self._load_state(state, read_state(state))
+        if state and left:
+            self._load_state(state, left)
 
     @property
     def optimizer_step(self) -> int:
@@ -78,7 +91,8 @@ class LocalTrainer:
         return load_policy(folder, device=self.device)
 
     def _open_optimizer(self, config: UpdateConfig) -> MasterOptimizer:
-        return MasterOptimizer(self.model.named_parameters(), config, hidden=hidden_matrices(self.model))
+        trained = [(name, one) for name, one in self.model.named_parameters() if one.requires_grad]
+        return MasterOptimizer(trained, config, hidden=hidden_matrices(self.model))
 
     def forward_backward(self, samples: Sequence[TrainingSample], objective: Objective) -> ForwardBackward:
         before = {name: gradient.clone() for name, gradient in self.optimizer.gradients.items()}
@@ -128,6 +142,8 @@ class LocalTrainer:
         return score_divergences(self.model, samples, self.layout, self.teacher)
 
     def sample(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float) -> list[Sampled]:
+        # Chosen by length alone, not by what ran before: a resumed update has to draw the same.
+        choose_attention(self.model, max_length=max(map(len, prompts)) + max_new_tokens)
         drawn = sample_batch(
             self.model,
             prompts,
@@ -138,13 +154,26 @@ class LocalTrainer:
         )
         return [Sampled(token_ids=one.token_ids, logprobs=one.logprobs) for one in drawn]
 
-    def save_weights(self, folder: Path) -> None:
-        """The parent's folder with this network's weights: same files, same tensor names, same layout."""
-        weights = self._weights()
+    def save_weights(self, folder: Path) -> dict[str, float]:
+        """The parent's folder with this network's weights: same files, same tensor names, same layout.
+
+        An adapter is merged into them, and lies beside them as well.
+        """
+        weights, numbers = self.adapter.merged() if self.adapter else (self._weights(), {})
         if self.is_writer:
             write_checkpoint(self.folder, folder, self.model, weights)
+        if self.adapter:
+            (folder / ADAPTER).mkdir()
+            self.adapter.save(folder / ADAPTER)
+        return numbers
 
     def save_state(self, folder: Path) -> None:
+        self._save_progress(folder)
+        if self.adapter:
+            self.adapter.save(folder)
+            self.adapter.save_base(folder)
+
+    def _save_progress(self, folder: Path) -> None:
         tensors = self.optimizer.tensors()
         if not self.is_writer:
             return
@@ -155,6 +184,7 @@ class LocalTrainer:
                 optimizer_step=self.optimizer_step,
                 generator=bytes(self.generator.get_state().tolist()).hex(),
                 micro_batch_tokens=self.layout.max_tokens,
+                adapter=self.adapter_kind,
             ),
         )
 
@@ -162,7 +192,7 @@ class LocalTrainer:
         weights = self.optimizer.weights()
         if self.is_writer:
             save_file(weights, folder / SNAPSHOT_WEIGHTS)
-        self.save_state(folder)
+        self._save_progress(folder)
 
     def load_snapshot(self, folder: Path) -> None:
         self.optimizer.set_weights(load_file(folder / SNAPSHOT_WEIGHTS))
@@ -180,5 +210,7 @@ class LocalTrainer:
         }
 
     def _load_state(self, folder: Path, state: TrainerState) -> None:
-        self.optimizer.load(folder, state.optimizer_step)
+        if state.adapter == self.adapter_kind:
+            self.optimizer.load(folder, state.optimizer_step)
+        self.optimizer.step_count = state.optimizer_step
         self.generator.set_state(torch.tensor(list(bytes.fromhex(state.generator)), dtype=torch.uint8))

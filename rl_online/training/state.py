@@ -26,6 +26,7 @@ class TrainerState:
     optimizer_step: int  # steps applied along the lineage
     generator: str  # torch generator state, hexadecimal
     micro_batch_tokens: int | None = None  # of one pass by then; fewer than asked for where memory had run out
+    adapter: str | None = None  # what kind of adapter trained, see training.lora; None: every weight did
 
 
 def state_folder(checkpoint: Path) -> Path:
@@ -33,7 +34,8 @@ def state_folder(checkpoint: Path) -> Path:
 
 
 def write_state(folder: Path, state: TrainerState) -> None:
-    (folder / STATE).write_text(json.dumps(asdict(state)), "utf-8")
+    values = {name: value for name, value in asdict(state).items() if value is not None}
+    (folder / STATE).write_text(json.dumps(values), "utf-8")
 
 
 def read_state(folder: Path) -> TrainerState:

@@ -64,8 +64,8 @@ class Trainer(Protocol):
     def sample(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float) -> list[Sampled]:
         """One completion per prompt; greedy at temperature 0."""
 
-    def save_weights(self, folder: Path) -> None:
-        """Write a Hugging Face folder into the empty `folder`."""
+    def save_weights(self, folder: Path) -> dict[str, float]:
+        """Write a Hugging Face folder into the empty `folder`; numbers about what was written, such as what it lost."""
 
     def save_state(self, folder: Path) -> None:
         """Write optimizer and random state into the empty `folder`."""

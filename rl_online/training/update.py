@@ -200,7 +200,7 @@ def _save(
     state = state_folder(request.out_folder)
     clear_drafts(state)
     with new_folder(request.out_folder) as draft:
-        trainer.save_weights(draft)
+        written = trainer.save_weights(draft)
         hooks.crash("update.mid_save")
         manifest = write_manifest(
             draft,
@@ -216,7 +216,7 @@ def _save(
         )
         with new_folder(state) as state_draft:
             trainer.save_state(state_draft)
-            (state_draft / METRICS).write_text(json.dumps(applied.metrics | forgetting.numbers), "utf-8")
+            (state_draft / METRICS).write_text(json.dumps(applied.metrics | forgetting.numbers | written), "utf-8")
             (state_draft / FORGETTING).write_text(json.dumps(forgetting.to_json()), "utf-8")
             (state_draft / ORDER).write_text(json.dumps(applied.order), "utf-8")
             write_state_manifest(state_draft, tree_digest=manifest.tree_digest, facts=identity_of(request, parent))
