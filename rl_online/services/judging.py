@@ -44,7 +44,7 @@ Sides = tuple[EvalRun, EvalRun]  # answers of the candidate and of the serving c
 def judge_job(job: ClaimedJob) -> None:
     """Nothing where the candidate and the serving checkpoint have not both answered.
 
-    A judge whose budget is spent is not asked, and the report says so.
+    A judge whose budget is spent, or that no engine holds in time, is not asked, and the report says so.
     """
     project_id = job.project_id
     assert project_id is not None
@@ -58,11 +58,11 @@ def judge_job(job: ClaimedJob) -> None:
         waits_for = not_held(judge, plan)
     if not sides or plan.judged_pairs == 0:
         return
+    if not refusal and waits_for and timezone.now() - report.created_at > PATIENCE:
+        refusal = f"no engine held {waits_for} within {PATIENCE.total_seconds() / 60:.0f} minutes"
     if refusal:
         with job.effect(), tenant(project_id):
             GateReport.objects.filter(id=report.id).update(judge=refused(judge, refusal))
-        return
-    if waits_for and timezone.now() - report.created_at > PATIENCE:
         return
     if waits_for:
         raise NotYet(LOOK_AGAIN_S, f"waits until the engine holds {waits_for}")

@@ -8,13 +8,14 @@ from django.utils import timezone
 from evals.models import Comparison, EvalRun, JudgeVersion, Problem, Score
 from evals.scorers.scorer import ProblemSpec
 from evals.services.benchmarks import create_benchmark
+from evals.services.judges import change_duty
 from jobs.models import Job
 from jobs.services import claim, enqueue, run
 from registry.models import Budget
 from registry.services import register_checkpoint
 from registry.tenancy import tenant
 from rl_online.models import GateReport, LearningPlan
-from rl_online.services.judging import JUDGE_JOB, judge_for
+from rl_online.services.judging import JUDGE_JOB, PATIENCE, judge_for
 from rl_online.services.plans import gate_sampling
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +52,17 @@ def test_the_base_does_not_judge_its_own_policy_and_the_report_says_why(project,
         assert judge["win_rate"] is None and not Comparison.objects.exists()
         assert JudgeVersion.objects.get().model == "editor@1", "its page is where it can be allowed"
     assert Job.objects.get(kind=JUDGE_JOB).state == "done"
+
+
+def test_a_base_that_no_engine_held_in_time_is_said_not_to_have_been_asked(project, report, settings):
+    settings.JUDGE_URL = ""
+    with tenant(project.id):
+        change_duty(judge_for(LearningPlan.objects.get()), actor="ada", may_judge_itself=True)
+        GateReport.objects.update(created_at=timezone.now() - PATIENCE - timedelta(seconds=1))
+        enqueue(JUDGE_JOB, project_id=project.id, payload={"report": report.id})
+    run(claim(Job.objects.get(kind=JUDGE_JOB).id, "test"))
+    with tenant(project.id):
+        assert GateReport.objects.get().judge["refused"] == "no engine held editor@1 within 10 minutes"
 
 
 def answer_both(gate_answers=("return 1", "return 2")) -> None:
