@@ -2,7 +2,8 @@
 
     rise = sum d_g / sum n_g        SE = sqrt(G/(G-1) sum (d_g - rise n_g)^2) / sum n_g
 
-over G documents of n_g tokens, d_g the candidate's summed loss less the base's. A ratio of two sums over documents (Cochran, Sampling Techniques, 6.3); the tokens of a document go together.
+over G documents of n_g tokens, d_g the candidate's summed loss less the base's. A ratio of two sums over documents
+(Cochran, Sampling Techniques, 6.3); the tokens of a document go together.
 """
 
 import math

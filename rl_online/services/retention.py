@@ -162,6 +162,8 @@ def _needs(policy: Policy, checkpoints: list[Checkpoint], deployments: list[Depl
     if candidates:
         need(candidates[-1].id, "the newest candidate")
     names = {f"{policy.name}@{one.version}": one.id for one in checkpoints}
+    for run in UpdateRun.objects.filter(state__in=OPEN_STATES, inputs__teacher__in=list(names)):
+        need(names[run.inputs["teacher"]], "an update learns from it as a teacher")
     for name in EvalRun.objects.filter(state=RunState.RUNNING, checkpoint__in=names).values_list(
         "checkpoint", flat=True
     ):

@@ -1,7 +1,7 @@
 """What a teacher has to say about each sample: found in its row of the batch, or to be asked of a network.
 
-Pure and torch-free. A teacher behind an address was asked when the batch was sealed; one in a folder, or the policy itself
-with a hint in its prompt, is asked while the update runs.
+Pure and torch-free. A teacher behind an address was asked before the batch was sealed; one in a folder, or the policy
+itself with a hint in its prompt, is asked while the update runs.
 """
 
 from dataclasses import replace

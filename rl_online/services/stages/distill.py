@@ -1,9 +1,9 @@
 """Distillation: the policy's own answers, and a teacher that says at each token what should have come.
 
-The teacher is another checkpoint here, asked for all its logits while the update runs; or the policy itself with a hint
-in its prompt (see `services.hints`); or a model behind an address, asked before (see `services.teachers`): its answer is
-imitated and is the hint, or what it holds likely at each token of ours is learnt. Only answers of the serving line are
-taken, within the staleness cap.
+The teacher is another checkpoint here, asked for all its logits while the update runs; or the policy itself with a
+hint in its prompt (see `services.hints`); or a model behind an address, asked before (see `services.teachers`): its
+answer is imitated and is the hint, or what it holds likely at each token of ours is learnt. Only answers of the serving
+line are taken, within the staleness cap, or drawn anew.
 """
 
 from collections import Counter
@@ -24,6 +24,7 @@ from rl_online.rewards.baseline import next_baselines
 from rl_online.rewards.batch import Batch, Sample
 from rl_online.rewards.composite import parse_reward_spec
 from rl_online.rewards.heldout import choose_heldout
+from rl_online.services.drawing import Drawn, draw_answers
 from rl_online.services.hints import SOURCES, find_hints, hinted
 from rl_online.services.own_answers import own_answers
 from rl_online.services.plans import folder_of
@@ -36,6 +37,7 @@ from rl_online.training.samples import DISTILL, select_samples
 from rl_online.training.teaching import HINTED_PROMPT, TEACHER_LOGPROBS, TEACHER_TOP, with_teaching
 
 HINT = "hint"  # the teacher that is the policy itself
+FRESH = "fresh"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +74,12 @@ def gather(asked: Ask, at_most: int | None) -> Contents:
     usable = []
     num_ids = num_token_ids(asked.line.serving)
     for one in chosen:
-        ids = [*read.prompt_of(one), *one.payload.completion_token_ids]
-        if not read.prompt_of(one):
+        prompt, said = read.prompt_of(one), read.said_of(one)
+        if not prompt:
             dropped["the hint cannot be encoded"] += 1
-        elif fault := token_fault(ids, one.payload.logprobs or [], num_ids=num_ids):
+        elif said is None:
+            dropped["no answer came to its end"] += 1
+        elif fault := token_fault([*prompt, *said.token_ids], said.logprobs, num_ids=num_ids):
             dropped[fault] += 1
         else:
             usable.append(one)
@@ -105,7 +109,19 @@ class Read:
     """Token ids, by turn."""
 
     hinted: Mapping[str, list[int]]  # the prompt with a hint in it
+    drawn: Mapping[str, Drawn] | None  # our answer drawn anew; None: the recorded one
     answers: Mapping[str, Tokens]  # a teacher's own answer to our prompt
+
+    def said_of(self, one: Lesson) -> Drawn | None:
+        """Our answer; None where none could be drawn. A recorded one without log-probabilities has an empty list."""
+        if self.drawn is not None:
+            return self.drawn.get(one.turn.turn_id)
+        ids = one.payload.completion_token_ids
+        versions = [-1] * len(ids)
+        for first, end, version in one.payload.weight_versions or [[0, len(ids), one.turn.version]]:
+            versions[first:end] = [version] * (end - first)
+        logprobs = list(one.payload.logprobs) if is_complete(one.turn) else []
+        return Drawn(token_ids=list(ids), logprobs=logprobs, versions=versions)
 
     def prompt_of(self, one: Lesson) -> list[int]:
         """What the teacher reads before our answer; nothing where it could not be encoded."""
@@ -120,7 +136,10 @@ def _read(lessons: list[Lesson], asked: Ask) -> Read:
     ]
     tokens = answers_as_tokens(asked.line, texts) if asked.config.ce_weight else {}
     hints = {one.turn.turn_id: hinted(one.payload, hint) for one in lessons if (hint := _hint_of(one))}
+    prompts = {one.turn.turn_id: one.payload.prompt_token_ids for one in lessons}
+    is_fresh = asked.options["answers"] == FRESH
     return Read(
+        drawn=draw_answers(asked.line.serving, prompts, max_tokens=asked.options["max_tokens"]) if is_fresh else None,
         hinted=encode_texts(asked.line.serving, hints),
         answers={one.turn.turn_id: tokens[one.key] for one in texts if one.key in tokens},
     )
@@ -160,6 +179,12 @@ def folders(inputs: Mapping[str, Any]) -> dict[str, Path]:
 def teacher_of(asked: Ask) -> Checkpoint | Teacher | None:
     """None: the policy itself. Raises InvalidInput or NotFound where it cannot teach this policy."""
     name, elsewhere = asked.options["teacher"], _behind_an_address(asked)
+    if asked.options["answers"] == FRESH and (name == HINT or elsewhere or asked.options["reward"]):
+        raise InvalidInput(
+            "a hint, a model's word and a reward are about the answer that was given; fresh ones take a checkpoint as "
+            "teacher and no reward",
+            field="answers",
+        )
     if elsewhere is not None and elsewhere.wants == TEXT and asked.config.ce_weight:
         return elsewhere
     if not asked.config.distill_weight:
@@ -191,7 +216,8 @@ def find_lessons(asked: Ask) -> tuple[list[Lesson], Counter[str]]:
         asked.line,
         max_lag=asked.config.max_lag,
         most=asked.options["at_most"],
-        needs_logprobs=asked.config.distills_sampled or asked.config.base_kl > 0,
+        needs_logprobs=asked.options["answers"] != FRESH
+        and (asked.config.distills_sampled or asked.config.base_kl > 0),
     )
     hints = find_hints(own.payloads, sources=sources) if is_hinted else {}
     said = kept_answers(teacher, own.turns) if teacher else {}
@@ -251,11 +277,8 @@ def _expected(lessons: list[Lesson]) -> list[float]:
 
 def _sample(one: Lesson, asked: Ask, read: Read, baseline: float, *, is_heldout: bool) -> Sample:
     """The policy's own answer with what its teacher says, or is to read."""
-    turn, payload = one.turn, one.payload
-    given, said = payload.prompt_token_ids, payload.completion_token_ids
-    versions = [-1] * len(said)
-    for first, end, version in payload.weight_versions or [[0, len(said), turn.version]]:
-        versions[first:end] = [version] * (end - first)
+    given, said = one.payload.prompt_token_ids, read.said_of(one)
+    assert said is not None
     likely = one.answer.likely if one.answer is not None else None
     word: dict[str, Any] = {}
     if _hint_of(one):
@@ -266,13 +289,13 @@ def _sample(one: Lesson, asked: Ask, read: Read, baseline: float, *, is_heldout:
             TEACHER_TOP: [top for _, top in likely],
         }
     return Sample(
-        token_ids=[*given, *said],
+        token_ids=[*given, *said.token_ids],
         prompt_length=len(given),
-        mask=[0] * len(given) + [1] * len(said),
-        behaviour_logprobs=[0.0] * len(given) + list(payload.logprobs) if is_complete(turn) else None,
+        mask=[0] * len(given) + [1] * len(said.token_ids),
+        behaviour_logprobs=[0.0] * len(given) + said.logprobs if said.logprobs else None,
         reward=one.reward or 0.0,
         baseline=baseline,
-        versions=[-1] * len(given) + versions,
+        versions=[-1] * len(given) + said.versions,
         row=_row(one, asked, DISTILL if one.reward is None else RL, is_heldout=is_heldout) | word,
     )
 
@@ -294,7 +317,7 @@ def _imitated(one: Lesson, asked: Ask, tokens: Tokens, *, is_heldout: bool) -> S
 
 
 def _row(one: Lesson, asked: Ask, kind: str, *, is_heldout: bool) -> dict[str, Any]:
-    turn = one.turn
+    turn, is_fresh = one.turn, asked.options["answers"] == FRESH
     return {
         "turn": turn.turn_id,
         "session": turn.session.session_id,
@@ -303,9 +326,9 @@ def _row(one: Lesson, asked: Ask, kind: str, *, is_heldout: bool) -> dict[str, A
         "stage": str(UpdateKind.DISTILL),
         "slice": slice_of(turn, one.payload),
         "reward_breakdown": {},
-        "label_reason": turn.label.reason if turn.label else "",
+        "label_reason": turn.label.reason if turn.label and not is_fresh else "",
         "source": turn.source,
-        "sampling": turn.sampling or {},
+        "sampling": {"temperature": 1.0, "top_p": 1.0, "top_k": 0} if is_fresh else turn.sampling or {},
         **({"is_heldout": True} if is_heldout else {}),
     }
 
@@ -362,6 +385,10 @@ STAGE = Stage(
         Option(name="tests", default=True, help="of a hint: what failing tests said"),
         Option(name="comments", default=True, help="of a hint: what users said about the answer, or next"),
         Option(name="edits", default=True, help="of a hint: what users changed"),
+        Option(
+            name="answers", default="settled", choices=("settled", FRESH), help="those given, or drawn anew"
+        ),
+        Option(name="max_tokens", default=256, help="of an answer drawn anew; one that goes on is left out"),
         Option(name="reward", default=False, help="learn from the answer's reward too, as an online update does"),
         Option(name="at_least", default=16, help="answers, fewer are never trained on"),
         Option(name="at_most", default=512, help="answers, the newest"),

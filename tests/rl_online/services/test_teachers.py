@@ -186,7 +186,11 @@ def test_nothing_is_asked_once_the_budget_is_spent(project, policy, judged, serv
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"wants": "more"}, "give text or logprobs"), ({"model": ""}, "name the model"), ({"address": "file:///x"}, "http")],
+    [
+        ({"wants": "more"}, "give text or logprobs"),
+        ({"model": ""}, "name the model"),
+        ({"address": "file:///x"}, "http"),
+    ],
 )
 def test_what_cannot_be_asked_is_refused(project, policy, serve, changes, said):
     given = {"model": "big", "address": serve((200, {}, {})).url, "wants": TEXT} | changes

@@ -95,6 +95,12 @@ class TestComingToNothing:
             again = updates.trigger_update(policy, actor="ada")
             assert (again.batch_id, again.version, again.batch.samples.count()) == (run.batch_id, 3, 4)
 
+    def test_a_teacher_that_nobody_named_is_refused_and_spends_none(self, project, policy, ready):
+        with tenant(project.id):
+            with pytest.raises(InvalidInput, match="the update names no teacher"):
+                updates.trigger_update(policy, actor="ada", overrides={"distill_weight": 1.0})
+            assert not UpdateRun.objects.exists()
+
     def test_a_replay_of_what_nothing_was_learnt_from_is_refused(self, project, policy, ready):
         with tenant(project.id):
             run = updates.trigger_update(policy, actor="ada")

@@ -16,6 +16,7 @@ from registry.tenancy import tenant
 from rl_online.collecting import payloads_of
 from rl_online.commands import updater
 from rl_online.models import TeacherAnswer, UpdateRun
+from rl_online.policy.load import load_policy
 from rl_online.policy.tiny import build_tiny_policy
 from rl_online.rewards.batch import read_batch
 from rl_online.services import hints, runs
@@ -183,6 +184,7 @@ def test_an_update_learns_from_the_teacher_and_spends_each_answer_once(
         ({"teacher": "hint"}, {"distill_weight": 0.0}, "distill_weight is 0"),
         ({"teacher": "hint", **dict.fromkeys(hints.SOURCES, False)}, {}, "is off"),
         ({"teacher": "big@1"}, {"distill_estimator": "top_k"}, "choose distill_estimator logits"),
+        ({"teacher": "hint", "answers": "fresh"}, {}, "about the answer that was given"),
         ({"teacher": "hint"}, {"distill_estimator": "sampled"}, "a teacher's log-probabilities"),
     ],
 )
@@ -195,6 +197,28 @@ def test_what_cannot_teach_is_refused_before_anything_is_sealed(
         say_signal(answered().turn_id, "comment", text="shorter")
     with tenant(project.id), pytest.raises(InvalidInput, match=said):
         prepare_stage(STAGE, asked(policy, overrides, **options))
+
+
+def test_answers_are_drawn_anew_to_the_same_prompts(project, policy, held, network, answered):
+    network("big", seed=1)
+    for number in range(6):
+        answered(prompt_token_ids=[5, 6 + number])
+    with tenant(project.id):
+        wanted = asked(policy, teacher="big@1", answers="fresh", max_tokens=100)
+        samples = prepare_stage(STAGE, wanted).samples
+    assert 2 <= len(samples) <= 6  # one that does not end is left out
+    for one in samples:
+        ids = one.token_ids
+        assert (ids[0], ids[-1], one.prompt_length, set(one.versions[2:])) == (5, 0, 2, {1})
+        logp = torch.tensor(logprobs_of(held, ids))[one.prompt_length - 1 :]
+        assert one.behaviour_logprobs[2:] == pytest.approx(logp.tolist(), abs=1e-4)
+        assert one.row["sampling"]["temperature"] == 1.0
+
+
+def logprobs_of(folder, ids):
+    with torch.no_grad():
+        logits = load_policy(folder)(input_ids=torch.tensor([ids])).logits[0, :-1]
+    return logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]].tolist()
 
 
 # A model behind an address, asked before
