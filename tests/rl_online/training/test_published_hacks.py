@@ -21,7 +21,13 @@ from rl_online.rewards.composite import DEFAULT_BODY, RewardSpec, parse_reward_s
 from tests.rl_online.training.small_products import CONFIG, Policy, Product, Turn, learn_rounds
 
 EDIT, BROKEN, ASK = "edit", "broken", "ask"
-WORKS = {"easy": 0.9, "hard": 0.3, "risky": 0.05}  # how often an edit is accepted, else it is rejected
+WORKS = {
+    "easy": 0.9,
+    "hard": 0.3,
+    "small": 0.5,
+    "risky": 0.05,
+    "vague": 0.05,
+}  # how often an edit is accepted, else it is rejected
 SAYS = {
     EDIT: {"completion": "", "tool_calls": [{"name": "edit", "arguments": '{"line": 1}'}]},
     BROKEN: {"completion": "", "tool_calls": [{"name": "edit", "arguments": '{"line": '}]},
@@ -53,20 +59,20 @@ def asked(situation, answer, rng):
     return ("silence" if answer == ASK else of_edit(situation, rng)), {"acts": float(answer == EDIT)}
 
 
-def product(answer: str, react, *, trouble: str) -> Product:
+def product(answer: str, react, *situations: str, is_sliced: bool) -> Product:
     return Product(
-        situations=("easy", trouble), answers=(EDIT, answer), start=0.9, react=react, is_sliced=False, num_turns=512,
+        situations=situations, answers=(EDIT, answer), start=0.9, react=react, is_sliced=is_sliced, num_turns=512,
         config=PLAIN_STEPS,
     )  # fmt: skip
 
 
 HACKED = {
-    "invalid calls": (product(BROKEN, calls_unseen, trouble="hard"), PLAIN),
-    "questions": (product(ASK, asked, trouble="risky"), PLAIN),
+    "invalid calls": (product(BROKEN, calls_unseen, "easy", "hard", is_sliced=False), PLAIN),
+    "questions": (product(ASK, asked, "small", "risky", "vague", is_sliced=True), PLAIN),
 }
 MENDED = {
-    "invalid calls": (product(BROKEN, calls_reported, trouble="hard"), PLAIN),
-    "questions": (product(ASK, asked, trouble="risky"), ASKING_COSTS),
+    "invalid calls": (product(BROKEN, calls_reported, "easy", "hard", is_sliced=False), PLAIN),
+    "questions": (product(ASK, asked, "small", "risky", "vague", is_sliced=True), ASKING_COSTS),
 }
 WATCHED = {
     "invalid calls": (Rule.BAD_CALLS, "has_bad_call", "invalid tool calls"),
