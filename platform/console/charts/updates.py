@@ -73,6 +73,7 @@ def curve(
             marker={"size": 5, "symbol": "circle" if dash == "solid" else "circle-open"},
             name=label,
             showlegend=heldout is not None,
+            connectgaps=True,  # not every step looks at what is set aside, or holds each language
             hovertemplate=f"step %{{x}}: {name} %{{y:.4g}}, {label}<extra></extra>",
         )
     figure.update_layout(showlegend=heldout is not None)

@@ -7,10 +7,11 @@ To add one: `context(run)` in `console.stages.<kind>`, its template `updates/_st
 from collections.abc import Callable
 from typing import Any
 
-from console.stages import distill, sealed
+from console.stages import distill, midtrain, sealed
 from rl_online.models import UpdateKind, UpdateRun
 
 CONTEXTS: dict[str, Callable[[UpdateRun], dict[str, Any]]] = {
+    UpdateKind.MIDTRAIN: midtrain.context,
     UpdateKind.SFT: sealed.context,
     UpdateKind.PAIRS: sealed.context,
     UpdateKind.DISTILL: distill.context,
