@@ -62,7 +62,7 @@ def test_a_folder_of_files_becomes_a_candidate_with_the_loss_of_each_language(pr
         assert (found.state, found.step > 2) == ("proving", True), found.error
         steps = [row.values for row in UpdateMetric.objects.filter(run=run).order_by("step") if row.values]
         manifest = read_manifest(folder_of(Checkpoint.objects.get(policy=policy, version=2)))
-            assert manifest.batches == [found.batch.digest]
+        assert manifest.batches == [found.batch.digest]
         assert find_corpus("ours").digest == found.inputs["corpus"]
     assert steps[-1]["loss"] < steps[0]["loss"] and steps[-1]["heldout_loss"] > 0
     assert {"loss_ce.python", "loss_ce.markdown"} <= {name for values in steps for name in values}
