@@ -21,7 +21,8 @@ from tests.conftest import CHECKOUT, unavailable
 from tests.console import factories
 
 SESSION_COOKIE_NAME = "sessionid"
-SHOTS = CHECKOUT / "screenshots"
+HEIGHT = 800
+SHOTS = CHECKOUT / "screenshots"  # for a person to look at; STROP_SCREENSHOTS=0 takes none, a fifth of the work
 CHROMIUM_ARGS = [
     *("--no-sandbox", "--disable-dev-shm-usage"),
     # One renderer that paints without a GPU's emulation, and no extensions: a fifth less work for the same pages.
@@ -104,9 +105,16 @@ class Visit:
         self.page.goto(self.site + path, wait_until="load")
         self.page.wait_for_function("!document.querySelector('[data-figure]') || window.strop")
 
-    def shoot(self, name: str) -> None:
-        SHOTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=SHOTS / f"{name}.png", full_page=True)
+    def widen(self, width: int) -> None:
+        """Another width of the screen, for the pages that are opened from now on."""
+        self.page.goto("about:blank")  # or the charts of the page before would be drawn anew
+        self.page.set_viewport_size({"width": width, "height": HEIGHT})
+
+    def shoot(self, name: str, *, whole: bool = True) -> None:
+        """A picture of the whole page, or of what is on the screen."""
+        if os.environ.get("STROP_SCREENSHOTS") != "0":
+            SHOTS.mkdir(exist_ok=True)
+            self.page.screenshot(path=SHOTS / f"{name}.png", full_page=whole)
 
 
 def wait_until_quiet(seconds: float = 5.0) -> None:
@@ -127,21 +135,40 @@ def session_of(username: str) -> str:
     return client.cookies[SESSION_COOKIE_NAME].value
 
 
+@pytest.fixture(scope="module")
+def spare(browser) -> list:
+    """Contexts that earlier tests of the module gave back; the scripts and styles they hold save a second a test."""
+    return []
+
+
+def forget(page, site: str) -> None:
+    """The page's context knows nobody any more, and nothing that pages kept."""
+    page.context.clear_cookies()
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.clearDataForOrigin", {"origin": site, "storageTypes": "local_storage"})
+    session.detach()
+
+
 @pytest.fixture
-def visit(browser, site):
-    """visit(user, theme=, width=) -> a Visit, signed in."""
+def visit(browser, spare, site):
+    """visit(user, theme=, width=) -> a Visit, signed in, in a context of its own."""
     contexts = []
 
     def make(username: str, *, theme: str = "light", width: int = 1280) -> Visit:
-        context = browser.new_context(
-            color_scheme=theme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
-        )
+        screen = {"width": 1280, "height": HEIGHT}
+        context = spare.pop() if spare else browser.new_context(viewport=screen, reduced_motion="reduce")
         contexts.append(context)
-        context.add_cookies([{"name": SESSION_COOKIE_NAME, "value": session_of(username), "url": site}])
         context.set_default_timeout(60_000)
-        return Visit(context.new_page(), site)
+        page = context.new_page()
+        forget(page, site)
+        page.emulate_media(color_scheme=theme)
+        page.set_viewport_size(screen | {"width": width})
+        context.add_cookies([{"name": SESSION_COOKIE_NAME, "value": session_of(username), "url": site}])
+        return Visit(page, site)
 
     yield make
     for context in contexts:
-        context.close()
+        for page in context.pages:
+            page.close()
+    spare.extend(contexts)
     wait_until_quiet()

@@ -1,6 +1,7 @@
 """How pages are looked at: in light, in dark, on a phone; axe, the console's silence, nothing cut, a picture of each.
 
 Axe's rules are all asked once, in light; in dark the contrast, which is all that a theme changes; on a phone the rest.
+Of several pages the sidebar, which they have in common, is asked about its contrast on the first.
 """
 
 from collections import defaultdict
@@ -9,6 +10,7 @@ from typing import Any
 
 CONTRAST = "color-contrast"  # most of axe's time
 ONLY_CONTRAST = {"resultTypes": ["violations"], "runOnly": {"type": "rule", "values": [CONTRAST]}}
+SIDEBAR = "aside.navbar"
 EVERY_LOOK = ("light", "dark", "phone")
 
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -32,9 +34,9 @@ def _all_but_contrast(page) -> list[str]:
     return _said(found.response["violations"])
 
 
-def _contrast(page) -> list[str]:
+def _contrast(page, *, without: Sequence[str] = ()) -> list[str]:
     """After the rest, which brings axe into the page. Of a long table the first rows: the others look like them."""
-    where = {"exclude": ["tbody tr:nth-child(n+13)"]}
+    where = {"exclude": ["tbody tr:nth-child(n+13)", *without]}
     return _said(page.evaluate("([where, options]) => axe.run(where, options)", [where, ONLY_CONTRAST])["violations"])
 
 
@@ -56,27 +58,34 @@ def faults_of(
     after the load is waited for by `ready(name, page)`; `forgive(name, said)` is asked about the browser's complaints.
     """
     faults = defaultdict(list)
-    desk = visit(username)
-    phone = visit(username, width=390) if "phone" in looks else None
-    for name, path in paths.items():
-        desk.open(path)
-        ready(name, desk.page)
-        faults[name] += violations(desk.page) + _wider(desk.page) + (desk.page.evaluate(CUT) if is_whole else [])
-        desk.shoot(f"{name}-light-1280")
+    visitor = visit(username)
+    page = visitor.page
+
+    def look(name: str, at: str) -> None:
+        visitor.shoot(f"{name}-{at}")
+        faults[name] += [said for said in visitor.complaints if not forgive(name, said)]
+        visitor.complaints.clear()
+
+    for number, (name, path) in enumerate(paths.items()):
+        seen = [SIDEBAR] if number else []
+        visitor.open(path)
+        ready(name, page)
+        faults[name] += _all_but_contrast(page) + _contrast(page, without=seen)
+        faults[name] += _wider(page) + (page.evaluate(CUT) if is_whole else [])
+        look(name, "light-1280")
         if "dark" in looks:
-            desk.page.emulate_media(color_scheme="dark")
-            desk.page.wait_for_selector("html[data-bs-theme=dark]", state="attached")
-            faults[name] += _contrast(desk.page)
-            desk.shoot(f"{name}-dark-1280")
-            desk.page.emulate_media(color_scheme="light")
-        if phone:
-            phone.open(path)
-            ready(name, phone.page)
-            faults[name] += _all_but_contrast(phone.page) + phone.page.evaluate(UNFRAMED) + _wider(phone.page)
-            phone.shoot(f"{name}-light-390")
-        for visitor in filter(None, (desk, phone)):
-            faults[name] += [said for said in visitor.complaints if not forgive(name, said)]
-            visitor.complaints.clear()
+            page.emulate_media(color_scheme="dark")
+            page.wait_for_selector("html[data-bs-theme=dark]", state="attached")
+            faults[name] += _contrast(page, without=seen)
+            look(name, "dark-1280")
+            page.emulate_media(color_scheme="light")
+    if "phone" in looks:
+        visitor.widen(390)
+        for name, path in paths.items():
+            visitor.open(path)
+            ready(name, page)
+            faults[name] += _all_but_contrast(page) + page.evaluate(UNFRAMED) + _wider(page)
+            look(name, "light-390")
     return {name: found for name, found in faults.items() if found}
 
 

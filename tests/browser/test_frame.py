@@ -4,7 +4,6 @@ import pytest
 
 from feedback.models import Flag
 from registry.tenancy import tenant
-from tests.browser.conftest import SHOTS
 from tests.browser.looks import violations
 from tests.console import factories
 
@@ -25,8 +24,7 @@ def at(visit, owner, loop):
 
 def shoot(visitor, name):
     """What is on the screen, without the page below it."""
-    SHOTS.mkdir(exist_ok=True)
-    visitor.page.screenshot(path=SHOTS / f"{name}.png")
+    visitor.shoot(name, whole=False)
 
 
 def clean(visitor):
