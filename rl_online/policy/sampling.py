@@ -5,6 +5,7 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,7 +81,9 @@ def _draw(
         ids_BT[row, longest - len(prompt) :] = torch.tensor(list(prompt))
         mask_BT[row, longest - len(prompt) :] = 1
     place_BT = (mask_BT.cumsum(-1) - 1).clamp(min=0)
-    inputs = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+    inputs: dict[str, Any] = (
+        {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+    )
     if longest > min(map(len, prompts)):
         inputs |= {"attention_mask": mask_BT, "position_ids": place_BT}
     end = model.config.eos_token_id

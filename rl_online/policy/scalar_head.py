@@ -43,7 +43,7 @@ def load_scalar(folder: Path, *, device: torch.device | str = "cpu") -> PreTrain
     if HEAD not in dict(model.named_parameters()) or set(info["missing_keys"]) - {HEAD}:
         raise ValueError(f"{type(model).__name__} has no linear head named score over its trunk; take another policy")
     if HEAD in info["missing_keys"]:
-        torch.nn.init.zeros_(model.score.weight)
+        torch.nn.init.zeros_(model.get_parameter(HEAD))
     model.config.get_text_config().pad_token_id = None
     return model.to(device).eval()
 
@@ -55,4 +55,4 @@ def read_scalars(model: PreTrainedModel, rows: TokenRows) -> Tensor:
     """
     hidden_BTH = model.base_model(input_ids=rows.ids_BT, use_cache=False).last_hidden_state
     hidden_KH = hidden_BTH.flatten(0, 1).index_select(0, rows.row_K * rows.ids_BT.shape[1] + rows.position_K)
-    return hidden_KH.float() @ model.score.weight[0].float()
+    return hidden_KH.float() @ model.get_parameter(HEAD)[0].float()

@@ -6,8 +6,7 @@ Drives any Trainer and knows no files. The same arguments give the same steps.
 import itertools
 import math
 import random
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Protocol
@@ -26,24 +25,12 @@ from rl_online.training.refusals import refuse_contradictions, refuse_teacher
 from rl_online.training.reported import facts_of, report_samples
 from rl_online.training.samples import Selection, Stream, TrainingSample, select_samples
 from rl_online.training.scoring import Scorer
-from rl_online.training.snapshots import Keeper, KeepsNothing
+from rl_online.training.snapshots import History, Keeper, KeepsNothing
+from rl_online.training.steps import Hooks, Progress, go_through, lr_scale
 from rl_online.training.teaching import with_teaching
 from rl_online.training.trainer import Trainer
 
 __all__ = ["Applied", "Hooks", "Progress", "UpdateCancelled", "UpdateDiverged", "UpdateFailed", "apply_update"]
-
-MAX_FAILED_STEPS = 3  # in a row that could not be taken: the update is diverging, more steps will not help
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """Where an update stands after a step."""
-
-    step: int  # steps done, 0 before the first
-    num_steps: int
-    metrics: dict[str, float]  # of this step: loss, loss_<term>, reward, kl, ratio_mean, ..., heldout_loss, is_applied
-    tokens_per_s: float  # prompt and completion tokens trained on, by the wall
-    seconds_left: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,15 +40,6 @@ class Applied:
     metrics: dict[str, float]  # means over applied steps, and counts
     order: list[list[int]]  # of each step: the places in the batch of the samples it took
     history: list[dict[str, float]]  # the numbers of each step
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hooks:
-    """What the caller wants to hear and to say while an update runs."""
-
-    on_progress: Callable[[Progress], None]
-    is_cancelled: Callable[[], bool]
-    crash: Callable[[str], None]  # called with the name of each point a test may kill the process at
 
 
 def select_credited(
@@ -150,83 +128,15 @@ def run_steps(
 ) -> list[dict[str, float]]:
     """The numbers of every step, from where `keeper` finds this update was left. Raises as `apply_update` does."""
     num_steps = len(steps)
-    history = keeper.restore()
-    started, num_before, num_tokens = time.monotonic(), len(history), 0
-    hooks.on_progress(Progress(step=0, num_steps=num_steps, metrics={}, tokens_per_s=0.0, seconds_left=0.0))
-    for step, metrics in enumerate(history, 1):  # whoever listens may have been killed too
-        hooks.on_progress(
-            Progress(step=step, num_steps=num_steps, metrics=finite(metrics), tokens_per_s=0.0, seconds_left=0.0)
-        )
-    for step in range(num_before + 1, num_steps + 1):
-        if hooks.is_cancelled():
-            keeper.keep(history, is_stopping=True)
-            raise UpdateCancelled(f"cancelled before step {step} of {num_steps}")
+
+    def take(step: int, history: History) -> tuple[dict[str, float], int]:
         samples, partners = steps.take(step)
         metrics = take_step(trainer, samples, partners, config, hooks, lr_scale=lr_scale(step, num_steps, config))
         if step % config.heldout_every == 0 or step == num_steps:
             metrics |= measure_heldout(trainer, heldout, config, kto_reference=metrics.get("kto_reference", 0.0))
-        history.append(metrics)
-        num_tokens += sum(map(len, samples))
-        seconds = time.monotonic() - started
-        hooks.on_progress(
-            Progress(
-                step=step,
-                num_steps=num_steps,
-                metrics=finite(metrics),
-                tokens_per_s=num_tokens / seconds,
-                seconds_left=seconds / (step - num_before) * (num_steps - step),
-            )
-        )
-        if reason := diverged(history):
-            raise UpdateDiverged(f"{reason}, up to step {step} of {num_steps}")
-        keeper.keep(history)
-    return history
+        return metrics, sum(map(len, samples))
 
-
-def refuse_idle(history: Sequence[dict[str, float]]) -> None:
-    """Where no step was applied, nothing was learnt: raise UpdateDiverged when each says so, else UpdateFailed."""
-    if any(metrics["is_applied"] for metrics in history):
-        return
-    if all(metrics["is_finite"] == 0 for metrics in history):
-        raise UpdateDiverged(f"the gradient was not finite in any step of {len(history)}")
-    if all(metrics["is_finite"] == 0 or metrics["is_high_kl"] == 1 for metrics in history):
-        raise UpdateDiverged(
-            f"the policy was too far from its sampler, or the gradient not finite, in each step of {len(history)}"
-        )
-    num_low = sum(metrics["is_low_ess"] == 1 for metrics in history)
-    raise UpdateFailed(f"no step was taken: {num_low} of {len(history)} had too few effective samples")
-
-
-def diverged(history: Sequence[dict[str, float]]) -> str | None:
-    """Why an update must not go on; None while it may. Steps with too few effective samples are no sign of it."""
-    last = history[-MAX_FAILED_STEPS:]
-    if len(last) < MAX_FAILED_STEPS:
-        return None
-    if all(metrics["is_finite"] == 0 for metrics in last):
-        return f"the gradient was not finite in {MAX_FAILED_STEPS} steps in a row"
-    if all(metrics["is_finite"] == 0 or metrics["is_high_kl"] == 1 for metrics in last):
-        return (
-            f"the policy was too far from its sampler, or the gradient not finite, in {MAX_FAILED_STEPS} steps in a row"
-        )
-    return None
-
-
-def lr_scale(step: int, num_steps: int, config: UpdateConfig) -> float:
-    """What the learning rate of a step, counted from 1, is multiplied by: a linear warm-up, then the schedule.
-
-    Example: 2 steps of warm-up in 6, cosine -> .5, 1, 1, .854, .5, .146
-    """
-    if step <= config.warmup_steps:
-        return step / config.warmup_steps
-    if config.schedule == "constant":
-        return 1.0
-    done = (step - config.warmup_steps - 1) / max(1, num_steps - config.warmup_steps)
-    return 0.5 * (1 + math.cos(math.pi * done))
-
-
-def finite(metrics: dict[str, float]) -> dict[str, float]:
-    """Without the numbers that are none: unknown is not zero, and JSON has no word for it."""
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}
+    return go_through(num_steps, take, hooks=hooks, keeper=keeper)
 
 
 def split_heldout(samples: Sequence[TrainingSample]) -> tuple[list[TrainingSample], list[TrainingSample]]:

@@ -6,12 +6,13 @@
 from collections.abc import Callable
 
 from rl_online.corpus.shards import open_corpus
-from rl_online.training.apply import Applied, Hooks, refuse_idle, run_steps, summarise
+from rl_online.training.apply import Applied, Hooks, run_steps, summarise
 from rl_online.training.corpus_steps import CorpusSteps, heldout_of
 from rl_online.training.local import LocalTrainer
 from rl_online.training.samples import Selection
 from rl_online.training.snapshots import Snapshots
 from rl_online.training.state import state_folder
+from rl_online.training.steps import refuse_idle
 from rl_online.training.trainer import Trainer
 from rl_online.training.update import CORPUS, UpdateRequest, identity_of
 from rl_online.weights.manifest import Manifest

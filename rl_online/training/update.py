@@ -17,7 +17,7 @@ from rl_online.gate.forgetting import Forgetting
 from rl_online.rewards.batch import read_batch
 from rl_online.rewards.durable import clear_drafts, new_folder, sync_tree
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.apply import Applied, Hooks, Progress, apply_update, refuse_idle, select_credited
+from rl_online.training.apply import Applied, Hooks, Progress, apply_update, select_credited
 from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFailed
 from rl_online.training.forgetting import measure_forgetting
 from rl_online.training.local import LocalTrainer
@@ -25,6 +25,7 @@ from rl_online.training.memory import reusing_memory
 from rl_online.training.scoring import base_scorer, frozen_scorer, teacher_folder
 from rl_online.training.snapshots import Snapshots, clear_snapshots, snapshots_in
 from rl_online.training.state import FORGETTING, state_folder, verify_state, write_state_manifest
+from rl_online.training.steps import refuse_idle
 from rl_online.training.trainer import Trainer
 from rl_online.weights.errors import CorruptCheckpoint
 from rl_online.weights.manifest import Manifest, read_manifest, verify_folder, write_manifest
