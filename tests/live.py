@@ -43,6 +43,10 @@ class LiveStrop:
         kept = {name: value for name, value in os.environ.items() if name in ("STROP_SAMPLES", "STROP_DATA")}
         return inherited | kept | {"STROP_HOME": str(self.root), "OMP_NUM_THREADS": "1"} | self.environment
 
+    def prepare(self) -> None:
+        """Begin with the migrated, empty database, which spares the first start ten seconds of a processor."""
+        copy_home(prepared_home(), self.home)
+
     def start(self, *options: str) -> dict[str, str]:
         """Returns the READY line's fields: sign_in and key, where shown."""
         self.process = subprocess.Popen(
@@ -141,7 +145,7 @@ def live(root: Path, *options: str, like: LiveStrop | None = None, **environment
     strop = LiveStrop(root, environment)
     try:
         if like is None:
-            copy_home(prepared_home(), strop.home)
+            strop.prepare()
         else:
             strop.copy_of(like)
         strop.start(*options)

@@ -18,17 +18,16 @@ from console import snippets
 from tests.browser.conftest import browser  # noqa: F401
 from tests.conftest import CHECKOUT, unavailable
 from tests.live import LiveStrop, live, wait_until
+from tests.rl_online.serving import tiny
 
 SETUP = """
-import json, sys
+import json
 from pathlib import Path
-sys.path.insert(0, "{checkout}")
 from registry.services import all_projects, create_key
 from registry.tenancy import tenant
 from rl_online.services.plans import start_policy
-from tests.rl_online.serving import tiny
 project = all_projects()[0]
-start_policy(project.id, name="editor", folder=tiny.write_reciter(Path("{root}") / "m", [b"Hello."]))
+start_policy(project.id, name="editor", folder=Path("{folder}"))
 with tenant(project.id):
     print(json.dumps(create_key("first steps", ["ingest", "infer"], actor="test")[0]))
 """
@@ -41,7 +40,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveStrop, 
     """A running Strop whose policy `editor` an engine holds, and a key."""
     root = tmp_path_factory.mktemp("first-steps")
     with live(root / "home", "--without", "updater") as strop:
-        key = json.loads(strop.run_python(SETUP.format(checkout=CHECKOUT, root=root)).splitlines()[-1])
+        folder = tiny.write_reciter(root / "m", [b"Hello."])
+        key = json.loads(strop.run_python(SETUP.format(folder=folder)).splitlines()[-1])
         headers = {"authorization": f"Bearer {key}"}
         body = {"model": "editor", "prompt": "x", "max_tokens": 1}
         wait_until(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rl_online.policy.tiny import build_tiny_policy
 from tests.live import live
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
@@ -9,18 +10,17 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 SETUP = """
 from pathlib import Path
 from registry.services import all_projects
-from rl_online.policy.tiny import build_tiny_policy
 from rl_online.services.plans import start_policy
 
-folder = build_tiny_policy(Path(r"{root}") / "tiny", ["the", "def", "return", "if", "="], context=8192)
-start_policy(all_projects()[0].id, name="editor", folder=folder, min_turns=16, every_turns=48, max_turns=48)
+start_policy(all_projects()[0].id, name="editor", folder=Path(r"{folder}"), min_turns=16, every_turns=48, max_turns=48)
 """
 
 
 def test_imported_turns_are_counted_once_and_feed_kto_never_a_ratio_loss(tmp_path, data):
     folder = data("realhumaneval")
     with live(tmp_path / "home") as strop:
-        strop.run_python(SETUP.format(root=strop.root))
+        tiny = build_tiny_policy(tmp_path / "tiny", ["the", "def", "return", "if", "="], context=8192)
+        strop.run_python(SETUP.format(folder=tiny))
         first = strop.strop("import", "realhumaneval", str(folder))
         again = strop.strop("import", "realhumaneval", str(folder))
         assert first["outcomes"]["accepted"] == again["outcomes"]["duplicate"]

@@ -54,6 +54,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveStrop
     strop = LiveStrop(root / "home", crash)
     strop.root.mkdir()
     try:
+        strop.prepare()
         first = strop.start(*QUIET)
         sent = httpx.post(
             f"{strop.url}/v1/events", json={"items": ITEMS}, headers={"authorization": f"Bearer {first['key']}"}

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rl_online.policy.tiny import build_tiny_policy
 from tests.live import LiveStrop, live, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
@@ -28,11 +29,9 @@ from evals.scorers.scorer import ProblemSpec
 from evals.services.benchmarks import create_benchmark
 from registry.services import all_projects, create_key
 from registry.tenancy import tenant
-from rl_online.policy.tiny import build_tiny_policy
 from rl_online.services.plans import start_policy
 
 project = all_projects()[0]
-folder = build_tiny_policy(Path(r"{root}") / "tiny", {words!r}, seed=1)
 problems = [
     ProblemSpec(
         id=f"{{half}}-{{n}}", prompt=f"w{{n}} w{{n + 1}}", slices={{"half": half, "family": f"f{{n % 4}}"}},
@@ -42,7 +41,7 @@ problems = [
 ]
 create_benchmark(project.id, "gate", problems, version=1)
 policy = start_policy(
-    project.id, name="editor", folder=folder, every_turns={num_turns}, min_turns=16, gate_benchmark="gate@1",
+    project.id, name="editor", folder=Path(r"{folder}"), every_turns={num_turns}, min_turns=16, gate_benchmark="gate@1",
     gate_sampling={{"max_tokens": 8}}, judged_pairs=0,
     update_config={{"minibatch_size": 16, "learning_rate": 1e-3, "snapshot_steps": 1}},
 )
@@ -56,8 +55,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveStr
     """A stopped product with a tiny policy, a gate benchmark and a key; and the key."""
     strop = LiveStrop(tmp_path_factory.mktemp("template"))
     try:
+        strop.prepare()
         strop.start("--without", "updater", "--without", "engine")
-        key = strop.run_python(SETUP.format(root=strop.root, words=WORDS, num_turns=NUM_TURNS)).strip().split("\n")[-1]
+        folder = build_tiny_policy(strop.root / "tiny", WORDS, seed=1)
+        key = strop.run_python(SETUP.format(folder=folder, num_turns=NUM_TURNS)).strip().split("\n")[-1]
         strop.stop()
         yield strop, key
     finally:
@@ -277,17 +278,19 @@ with tenant(project.id):
     change_project_settings(project, actor="test", keep_checkpoints=1, keep_rebuildable=1, keep_batches=1)
 """
 COLLECT = """
-import sys
+import sys, time
 from pathlib import Path
 from registry.services import all_projects
 from rl_online.services import retention
 from rl_online.services.disposal import Report, dispose_orphans
 project, times = all_projects()[0], 0
 while not Path(sys.argv[1]).exists():
+    started = time.monotonic()
     report = Report(is_dry_run=False)
     retention.collect(project.id, actor="test", report=report)
     dispose_orphans(report)
     times += 1
+    time.sleep(time.monotonic() - started)
 print(times)
 """
 
@@ -295,7 +298,7 @@ print(times)
 def test_collecting_all_the_time_takes_nothing_from_an_update_that_is_killed_nor_from_its_proof(
     start, template, undisturbed, tmp_path
 ):
-    """The strictest settings, without a pause, while a batch is sealed, the updater is killed before its row and the
+    """The strictest settings, half of the time, while a batch is sealed, the updater is killed before its row and the
     engine around its swap, and the gate measures."""
     points = ["update.after_publish", "update.before_row", "engine.before_apply", "engine.after_apply"]
     log, over = tmp_path / "reached", tmp_path / "over"

@@ -19,6 +19,7 @@ import pytest
 from strop.local.ports import claim_port
 from tests.conftest import CHECKOUT, unavailable
 from tests.live import LiveStrop, live, wait_until
+from tests.rl_online.serving import tiny
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -38,14 +39,10 @@ http {{
 }}
 """
 SETUP = """
-import json, sys
 from pathlib import Path
-sys.path.insert(0, "{checkout}")
 from registry.services import all_projects
 from rl_online.services.plans import start_policy
-from tests.rl_online.serving import tiny
-pieces = [f"word-{{n:03}} ".encode() for n in range({pieces})]
-start_policy(all_projects()[0].id, name="editor", folder=tiny.write_reciter(Path("{root}") / "m", pieces))
+start_policy(all_projects()[0].id, name="editor", folder=Path("{folder}"))
 """
 
 
@@ -73,7 +70,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStrop]:
     assert documented.keys() == {"STROP_PUBLIC_URL", "STROP_ALLOWED_HOSTS", "STROP_CSRF_TRUSTED_ORIGINS"}
     with live(root / "home", "--production", "--without", "updater", **documented) as strop:
         strop.environment.clear()  # commands are called from another shell
-        strop.run_python(SETUP.format(checkout=CHECKOUT, root=root, pieces=NUM_PIECES))
+        pieces = [f"word-{n:03} ".encode() for n in range(NUM_PIECES)]
+        strop.run_python(SETUP.format(folder=tiny.write_reciter(root / "m", pieces)))
         yield strop
 
 

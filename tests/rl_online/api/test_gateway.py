@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import openai
@@ -15,6 +14,7 @@ import pytest
 
 from registry.internal_token import Purpose, mint
 from tests.live import LiveStrop, live, wait_until
+from tests.rl_online.serving import tiny
 
 TEXT = "안녕하세요 세계 🙂🚀👩‍💻 끝."
 CONTEXT = 4096  # long enough that a caller can leave in the middle of an answer
@@ -23,19 +23,14 @@ MAX_BATCH = 8
 HI = [{"role": "user", "content": "hi"}]
 
 SETUP = """
-import json, sys
+import json
 from pathlib import Path
-sys.path.insert(0, "{checkout}")
 from registry.services import all_projects, create_key, create_project
 from registry.tenancy import tenant
 from rl_online.services.plans import start_policy
-from tests.rl_online.serving import tiny
-root = Path("{root}")
 project = all_projects()[0]
-reciter = tiny.write_reciter(root / "a", [piece.encode() for piece in {pieces!r}])
-editor = tiny.write_random(root / "b", context={context})
-ids = {{name: str(start_policy(project.id, name=name, folder=folder).id)
-        for name, folder in (("reciter", reciter), ("editor", editor))}}
+ids = {{name: str(start_policy(project.id, name=name, folder=Path(folder)).id)
+        for name, folder in (("reciter", "{reciter}"), ("editor", "{editor}"))}}
 other = create_project("other", "Other")
 with tenant(project.id):
     key = create_key("t", ["infer", "read"], actor="test")[0]
@@ -74,12 +69,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     left_out = [word for name in ("worker", "beat", "updater") for word in ("--without", name)]
     limits = {"STROP_ENGINE_MAX_BATCH": str(MAX_BATCH), "STROP_ENGINE_MAX_WAITING": str(2 * MAX_BATCH)}
     with live(root / "home", *left_out, **limits) as strop:
-        checkout = Path(__file__).resolve().parents[3]
-        facts = json.loads(
-            strop.run_python(SETUP.format(checkout=checkout, root=root, pieces=PIECES, context=CONTEXT)).splitlines()[
-                -1
-            ]
-        )
+        reciter = tiny.write_reciter(root / "a", [piece.encode() for piece in PIECES])
+        editor = tiny.write_random(root / "b", context=CONTEXT)
+        facts = json.loads(strop.run_python(SETUP.format(reciter=reciter, editor=editor)).splitlines()[-1])
         made = Site(strop, facts)
         wait_until(
             lambda: all(

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rl_online.policy.tiny import build_tiny_policy
 from rl_online.weights.manifest import verify_folder
 from strop.backup.database import Server
 from strop.home import Home
@@ -24,15 +25,19 @@ SETUP = """
 from pathlib import Path
 from registry.services import all_projects, create_key
 from registry.tenancy import tenant
-from rl_online.policy.tiny import build_tiny_policy
 from rl_online.services.plans import start_policy
 
 project = all_projects()[0]
-folder = build_tiny_policy(Path(r"{root}") / "tiny", [f"w{{n}}" for n in range(62)], seed=1)
-start_policy(project.id, name="editor", folder=folder, every_turns=100_000, max_turns=100_000)
+start_policy(project.id, name="editor", folder=Path(r"{folder}"), every_turns=100_000, max_turns=100_000)
 with tenant(project.id):
     print(create_key("backup test", ["ingest", "infer", "read"], actor="test")[0])
 """
+
+
+def set_up(strop: LiveStrop) -> str:
+    """Give it a tiny policy; returns a key."""
+    folder = build_tiny_policy(strop.root / "tiny", [f"w{n}" for n in range(62)], seed=1)
+    return strop.run_python(SETUP.format(folder=folder)).strip().split("\n")[-1]
 
 
 class Users(threading.Thread):
@@ -75,8 +80,9 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveStro
     strop = LiveStrop(tmp_path_factory.mktemp("product") / "home")
     strop.root.mkdir()
     try:
+        strop.prepare()
         strop.start("--without", "updater", "--without", "engine")
-        key = strop.run_python(SETUP.format(root=strop.root)).strip().split("\n")[-1]
+        key = set_up(strop)
         yield strop, key
     finally:
         if strop.process is not None:
@@ -92,12 +98,12 @@ def archive(
     strop, key = product
     users = Users(strop.url, key)
     users.start()
-    time.sleep(3)
+    wait_until(lambda: len(users.answered) > 200, "users have sent much")
     target = tmp_path_factory.mktemp("backups") / "b.tar.zst"
     begun = time.time()
     said = strop.strop("backup", str(target))
     ended = time.time()
-    time.sleep(1)
+    wait_until(lambda: sum(at > ended for at in list(users.acknowledged.values())) > 40, "users go on")
     assert strop.process is not None
     strop.process.kill()
     strop.process.wait()
@@ -222,8 +228,9 @@ def test_a_stopped_home_is_backed_up_and_restored_row_by_row_and_the_old_one_sti
     strop.root.mkdir()
     try:
         started.append(strop)
+        strop.prepare()
         strop.start(*quiet)
-        strop.run_python(SETUP.format(root=strop.root))
+        set_up(strop)
         strop.stop()
         made = strop.strop("backup")
         done = strop.strop("restore", made["file"], "--replace")
