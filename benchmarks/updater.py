@@ -7,6 +7,7 @@ out on both; KTO includes scoring the frozen reference and the mismatched pairs.
 agree (KTO's is .5 by definition: policy and reference are still the same).
 
 Micro-batches hold 8 samples at TRL, as its collator gives them, and here as many tokens as 8 of the longest would.
+`scaling` is one rank against two under torchrun, by the wall.
 `profile` lines say where the CPU time goes, from one more round under cProfile.
 """
 
@@ -20,6 +21,7 @@ import platform
 import pstats
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -87,7 +89,7 @@ def build_policy(folder: Path) -> None:
 # This project
 
 
-def strop_side(kind: str, folder: Path) -> Side:
+def strop_side(kind: str, folder: Path, open_trainer: Callable[..., Any] | None = None) -> Side:
     from rl_online.rewards.update_config import UpdateConfig
     from rl_online.training.apply import Hooks, take_step, with_references
     from rl_online.training.local import LocalTrainer
@@ -117,7 +119,7 @@ def strop_side(kind: str, folder: Path) -> Side:
         )
         for row in rows()
     ]
-    trainer = LocalTrainer(folder, config=config, device="cpu", seed=0)
+    trainer = (open_trainer or LocalTrainer)(folder, config=config, device="cpu", seed=0)
     frozen = LocalTrainer(folder, config=config, device="cpu", seed=0) if kind == KTO else None
     hooks = Hooks(on_progress=lambda progress: None, is_cancelled=lambda: False, crash=lambda name: None)
     last: dict[str, float] = {}
@@ -321,13 +323,63 @@ def compare(kind: str, *, rounds: int) -> dict[str, float]:
     }
 
 
+# Ranks
+
+
+def scaling(*, rounds: int) -> dict[str, float]:
+    """One optimizer step over all samples by one rank and by two, under torchrun: how much faster two are.
+
+    By the wall, with one thread each, so that two ranks have twice the cores; imports are left out.
+    """
+    seconds = {}
+    with tempfile.TemporaryDirectory() as name:
+        builder = multiprocessing.get_context("spawn").Process(target=build_policy, args=(Path(name),))
+        builder.start()
+        builder.join()
+        for ranks in (1, 2):
+            command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--standalone"]
+            settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
+            out = Path(name) / f"{ranks}.json"
+            subprocess.run([*command, __file__, "--rank", name, str(out), str(rounds)], env=settings, check=True)
+            seconds[ranks] = statistics.median(json.loads(out.read_text()))
+    num_tokens = sum(len(row.prompt) + len(row.completion) for row in rows())
+    return {
+        "updater.scaling_2_ranks": round(seconds[1] / seconds[2], 3),
+        **{f"updater.tokens_per_s_{ranks}_ranks": round(num_tokens / one, 1) for ranks, one in seconds.items()},
+    }
+
+
+def run_rank(folder: Path, out: Path, rounds: int) -> None:
+    """In each process that torchrun starts."""
+    import torch
+
+    from rl_online.training.distributed import Leader, follow, joined
+
+    torch.set_num_threads(1)
+    with joined("cpu") as is_leader:
+        if not is_leader:
+            follow()
+            return
+        side = strop_side(GRPO, folder, open_trainer=Leader)
+        seconds = []
+        for _ in range(rounds + 1):
+            started = time.monotonic()
+            side.step()
+            seconds.append(time.monotonic() - started)
+        out.write_text(json.dumps(seconds[1:]))
+
+
 def main() -> int:
+    if sys.argv[1:2] == ["--rank"]:
+        run_rank(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+        return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     results: dict[str, float] = {}
     for kind in (GRPO, KTO):
         results |= compare(kind, rounds=options.rounds)
+    results |= scaling(rounds=options.rounds)
     for name, value in results.items():
         print(f"RESULT {name}={value}")
     machine = {"cpus": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}

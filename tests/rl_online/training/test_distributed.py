@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -46,8 +47,10 @@ def shared(tmp_path_factory):
     root = tmp_path_factory.mktemp("shared")
     losses = {name: run_mixed(make_mixed(root / f"one-{name}", dtype=dtype)) for name, dtype in DTYPES.items()}
     leave_after(make_mixed(root / "one-two"), step=2)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     with namespaces() as (places, interface):
-        done = [start(root, rank, places[rank], interface) for rank in range(2)]
+        done = [start(root, rank, places[rank], interface, port) for rank in range(2)]
         assert [one.wait(timeout=240) for one in done] == [0, 0]
     run_mixed(make_mixed(root / "two-one"))
     return root, losses, interface
@@ -87,8 +90,8 @@ def ip(*words):
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
-def start(root, rank, place, interface):
-    address, port = (ADDRESSES[0], 29400) if place else ("127.0.0.1", 20000 + os.getpid() % 10000)
+def start(root, rank, place, interface, port):
+    address = ADDRESSES[0] if place else "127.0.0.1"
     settings = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": address, "MASTER_PORT": port,
                 "GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": 1}  # fmt: skip
     command = [*place, sys.executable, str(SCRIPT), str(root)]

@@ -1,5 +1,6 @@
 """A whole update on a two-layer policy, small enough to run dozens of times in a test file."""
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +54,7 @@ def make_request(root: Path, samples=None, *, dtype=torch.bfloat16, **changes) -
         "version": 2,
         "parent_version": 1,
         "seed": 7,
-        "device": "cpu",
+        "device": os.environ.get("STROP_DEVICE", "cpu"),  # cuda: every test of an update on a GPU
         "config": CONFIG,
         "reward_spec": "spec-1",
         "code_version": "test",
