@@ -10,8 +10,9 @@ def main() -> None:
 
     executor = MigrationExecutor(connections["owner"])
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    state = None
     for migration, _ in plan:
-        executor.migrate([(migration.app_label, migration.name)])
+        state = executor.migrate([(migration.app_label, migration.name)], state=state)
         executor.loader.build_graph()
     print(len(plan))
 
