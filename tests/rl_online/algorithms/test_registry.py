@@ -1,3 +1,4 @@
+import ast
 import pkgutil
 from pathlib import Path
 
@@ -7,6 +8,16 @@ from rl_online.algorithms.registry import ALGORITHMS, as_markdown
 from rl_online.rewards.update_config import UpdateConfig
 
 DOCS = Path(registry.__file__).parents[2] / "docs" / "algorithms.md"
+PACKAGE = Path(registry.__file__).parents[1]
+# What no setting and no stage reaches, and what stands in its place.
+ONLY_COMPARED = {
+    "GKD / JSD": "the trainer sums its `gkd.divergences` of each token itself (distill_beta)",
+    "top-k KL": "of what an engine named, `gkd.kl_top_and_tail` learns the rest too (distill_estimator top_k)",
+    "hint self-distillation": "the same divergences, with the hinted prompt as the teacher's (stage distill)",
+    "hint advantage": "distillation_advantage on top of reward minus baseline (distill_estimator sampled)",
+    "bare k3: KL(base to policy)": "its gradient is another KL's; GRPO as published is compared with by it",
+    "REINFORCE++": "its baseline variant is the setting (advantage); token rewards have GAE (stage ppo)",
+}
 NO_ALGORITHMS = {"registry", "reduction", "groups", "diagnostics", "merge_error"}  # what the others are made of
 
 
@@ -45,3 +56,32 @@ def test_the_defaults_of_an_update_are_those_of_the_functions():
     assert defaults["IcePop"] == {"low": config.icepop_low, "high": config.icepop_high}
     assert defaults["OPSM"] == {"threshold": config.opsm_delta}
     assert defaults["DPO (cDPO)"] == {"beta": config.dpo_beta, "label_smoothing": config.label_smoothing}
+
+
+def used_functions() -> set[tuple[str, str]]:
+    """(module, name) of every function of algorithms that other code of rl_online names."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        if path.parent.name == "algorithms":
+            continue
+        tree = ast.parse(path.read_text())
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        modules = {one.name for node in imports if node.module == algorithms.__name__ for one in node.names}
+        for node in imports:
+            package, _, module = (node.module or "").rpartition(".")
+            if package == algorithms.__name__:
+                found |= {(module, one.name) for one in node.names}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+                found.add((node.value.id, node.attr))
+    return found
+
+
+def test_every_algorithm_is_reached_by_a_setting_or_a_stage_but_those_that_are_only_compared_with():
+    used = used_functions()
+    unused = {
+        one.name
+        for one in ALGORITHMS
+        if (one.function.__module__.rpartition(".")[2], one.function.__name__) not in used
+    }
+    assert unused == ONLY_COMPARED.keys()
