@@ -48,7 +48,10 @@ class Recipe:
             wanted = (int, float) if isinstance(defaults[name], float) else type(defaults[name])
             if not isinstance(value, wanted) or isinstance(value, bool):
                 raise UnusableRecipe(f"{name} is {value!r}; it must be {type(defaults[name]).__name__}")
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        parsed: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        return cls(**parsed)
 
     def to_json(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
