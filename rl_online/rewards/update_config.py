@@ -113,7 +113,7 @@ class UpdateConfig:
     optimizer: str = _later("adamw")  # adamw, adamw8bit (moments in 8 bits) or muon (hidden matrices; AdamW the rest)
     muon_momentum: float = _later(0.95)  # muon
     lora_rank: int = _later(0)  # train an adapter of this rank and merge it into the checkpoint; 0 trains every weight
-    lora_alpha: float = _later(32.0)  # lora: the adapter's product is scaled by this over its rank
+    lora_alpha: int = _later(32)  # lora: the adapter's product is scaled by this over its rank
     lora_targets: str = _later("all-linear")  # lora: names of the layers that get one, by commas; or all but the head
 
     # A teacher's distribution on the student's own samples, or that of the policy with a hint in its context.

@@ -113,7 +113,7 @@ def adapter_kind(config: UpdateConfig) -> str | None:
     """Which adapters may go on from each other; None for none."""
     if not config.lora_rank:
         return None
-    return f"rank {config.lora_rank}, alpha {config.lora_alpha:g}, on {config.lora_targets}"
+    return f"rank {config.lora_rank}, alpha {config.lora_alpha}, on {config.lora_targets}"
 
 
 def _plain(value: Any) -> Any:

@@ -86,7 +86,7 @@ def test_the_loss_of_a_pass_is_the_mean_over_its_tokens(tmp_path):
 
 
 def test_an_adapter_is_merged_and_rounded_once(tmp_path):
-    request = make_request(tmp_path, config=replace(CONFIG, lora_rank=4, lora_alpha=8.0), device="cuda")
+    request = make_request(tmp_path, config=replace(CONFIG, lora_rank=4, lora_alpha=8), device="cuda")
     run(request)
     own = load_file(request.out_folder / ADAPTER / WEIGHTS)
     name = "model.layers.0.mlp.up_proj"

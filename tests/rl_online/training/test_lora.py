@@ -19,7 +19,7 @@ from rl_online.weights.publish import parse_delta_manifest, rebuild_folder
 from tests.rl_online.training.mixed_update import leave_after
 from tests.rl_online.training.tiny_update import CONFIG, following, make_request, make_samples, run, state_bytes
 
-LORA = replace(CONFIG, lora_rank=4, lora_alpha=8.0, snapshot_steps=1)
+LORA = replace(CONFIG, lora_rank=4, lora_alpha=8, snapshot_steps=1)
 
 
 @pytest.fixture(scope="module")
