@@ -44,7 +44,7 @@ def test_an_option_of_another_stage_is_refused():
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are():
-    with pytest.raises(InvalidInput, match="'magic' is no kind of update; choose from online, .*sft, pairs"):
+    with pytest.raises(InvalidInput, match=r"'magic' is no kind of update; choose from online, .*sft, pairs"):
         find_stage("magic")
 
 
