@@ -72,7 +72,7 @@ def test_a_month_is_told_by_half_days_and_adds_up_as_by_hours(as_owner, project)
         (noon + 12 * HOUR, [0, 1]), (noon, [7, 0]), (noon - 12 * HOUR, [4, 0])
     ]  # fmt: skip
     html = page(as_owner, "?range=30d")
-    assert "items in 12 h" in html and "a row for 12 h" in html and html.count('<td class="nowrap">') == 3
+    assert "items in 12 hours" in html and "a row for 12 hours" in html and html.count('<td class="nowrap">') == 3
 
 
 def test_requests_refused_whole_are_counted_apart(as_owner, project, key):

@@ -1,12 +1,11 @@
 """What came of everything received, over time."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from console.charts.colours import OTHER_COLOUR
 from console.charts.drawing import Mark, mark_lines, plain_json
-from console.templatetags.durations import lasting
 
 OUTCOME_COLOURS = {  # stored, harmless, refused
     "accepted": "#009E73",
@@ -22,10 +21,10 @@ def received(
     times: Sequence[datetime],
     by_outcome: Mapping[str, Sequence[int]],
     *,
-    bucket: timedelta,
+    period: str,
     marks: Sequence[Mark] = (),
 ) -> dict[str, Any] | None:
-    """Stacked bars of items by outcome, each of `bucket` from its time on; None when nothing was received."""
+    """Stacked bars of items by outcome, each of a `period` from its time on; None when nothing was received."""
     if not any(any(series) for series in by_outcome.values()):
         return None
     bars = [
@@ -45,7 +44,7 @@ def received(
         "hovermode": "x unified",
         "showlegend": True,
         "yaxis": {
-            "title": {"text": f"items in {lasting(bucket.total_seconds())}"},
+            "title": {"text": f"items in {period}"},
             "rangemode": "tozero",
             "fixedrange": True,
         },

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from feedback.hourly import EPOCH, Counts, Origin, Span
 from feedback.models import LastRefusal, OutcomeCount, Turn, UserSignal
+from feedback.rollups import HOUR
 from feedback.selectors import MANY, num_orphans
 from feedback.services.door import MAX_WAIT_S, label_wait_s
 from jobs.models import Job, JobState
@@ -36,6 +37,13 @@ class Outcomes:
     by_bucket: dict[str, list[int]]  # outcome -> items in each bucket
     items: dict[str, int]  # outcome -> items, the most frequent first
     requests: dict[str, int]  # HTTP status -> requests refused whole
+
+    @property
+    def period(self) -> str:
+        """How long a bucket is: 1 hour, 12 hours, 1 day, 7 days."""
+        days, hours = divmod(self.bucket // HOUR, 24)
+        number, unit = (hours, "hour") if hours else (days, "day")
+        return f"{number} {unit}{'' if number == 1 else 's'}"
 
     @property
     def received(self) -> int:

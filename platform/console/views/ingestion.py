@@ -35,7 +35,7 @@ def ingestion(request: MemberRequest) -> HttpResponse:
         "figure": received(
             [time_range.local(start) for start in outcomes.starts],
             outcomes.by_bucket,
-            bucket=outcomes.bucket,
+            period=outcomes.period,
             marks=marks(moves(since, until), outcomes.starts, time_range.local),
         ),
         "orphans": reads.orphans(),
