@@ -143,9 +143,9 @@ def test_a_reward_that_looks_away_is_gamed_and_the_guards_see_it(name, tmp_path,
     assert share(before, fact) < 0.15 and share(after, fact) > 0.35
     assert verdict_of_alarm(rule, fact, old=before, new=after) is Verdict.RAISED
     decision = canary(before, after, {guard: fact})
-    accepted, guarded = decision.findings
-    assert (decision.kind, guarded.is_beyond, accepted.is_beyond) == (Kind.ROLL_BACK, True, False)
-    assert decision.reasons == (guarded.sentence,)
+    guarded = decision.findings[-1]
+    assert (decision.kind, guarded.name, guarded.is_beyond) == (Kind.ROLL_BACK, guard, True)
+    assert guarded.sentence in decision.reasons
 
 
 @pytest.mark.parametrize("name", MENDED)
