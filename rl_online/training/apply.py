@@ -348,19 +348,22 @@ def _in_a_row(rows: Sequence[Sequence[float]]) -> torch.Tensor:
 def _drift(
     samples: Sequence[TrainingSample], logprobs: Sequence[Sequence[float]], objective: Objective
 ) -> dict[str, float]:
-    in_rl = [(sample, logp) for sample, logp in zip(samples, logprobs, strict=True) if Stream.RL in sample.weights]
-    if not in_rl:
-        return {}
-    logp_K = torch.tensor([value for _, logp in in_rl for value in logp])
-    members = [sample for sample, _ in in_rl]
-    drift = measure_drift(logp_K, behaviour_of(members), objective.pushes(logp_K, members))
+    """Of samples in the ratio loss. Where there are none, of own answers that only a teacher is learnt on: no ratio
+    weighs these, so nothing is clipped and no weight is uneven.
+    """
+    rows = list(zip(samples, logprobs, strict=True))
+    in_rl = [(sample, logp) for sample, logp in rows if Stream.RL in sample.weights]
+    measured = in_rl or [(sample, logp) for sample, logp in rows if sample.behaviour is not None]
+    logp_K = torch.tensor([value for _, logp in measured for value in logp])
+    members = [sample for sample, _ in measured]
+    keep_K = objective.pushes(logp_K, members) if in_rl else torch.ones_like(logp_K)
+    drift = measure_drift(logp_K, behaviour_of(members), keep_K)
     if drift is None:
         return {}
     return {
         "kl": drift.kl,
         "ratio_mean": drift.ratio_mean,
         "ratio_max": drift.ratio_max,
-        "clipped_share": drift.clipped_share,
-        "ess_share": drift.ess_share,
+        **({"clipped_share": drift.clipped_share, "ess_share": drift.ess_share} if in_rl else {}),
         "logp_gap": drift.logp_gap,
     }

@@ -11,7 +11,7 @@ from rl_online.policy.load import load_policy
 from rl_online.policy.tiny import build_tiny_policy
 from rl_online.rewards.batch import Sample
 from rl_online.rewards.update_config import UpdateConfig
-from rl_online.training.errors import ContradictoryUpdate
+from rl_online.training.errors import ContradictoryUpdate, UpdateDiverged
 from rl_online.training.local import LocalTrainer
 from rl_online.training.objective import Objective
 from rl_online.training.samples import Stream, Teaching, TrainingSample
@@ -136,6 +136,25 @@ def test_a_student_comes_half_the_way_to_its_teacher_on_its_own_answers(folders,
     assert last["kl_teacher"] < first["kl_teacher"] / 2
     assert first["loss"] == first["loss_distill"] == pytest.approx(first["kl_teacher"])
     assert "reward" not in first and "loss_rl" not in first
+
+
+def test_a_step_too_far_from_who_drew_the_answers_is_skipped_with_a_teacher_alone(folders, tmp_path):
+    """k3 by hand: behaviour 1 nat above what the student says now gives e^-1 - 1 + 1 = .368 at every token."""
+    samples = []
+    for one in taught_only(make_samples(8)):
+        ids = one.token_ids
+        logp = logits(folders / "student", ids).log_softmax(-1)[range(len(ids) - 1), ids[1:]]
+        samples.append(replace(one, behaviour_logprobs=[0.0, *(logp + 1).tolist()]))
+    near, far = (
+        update(tmp_path / name, samples, replace(DISTILL, max_kl=max_kl), teacher=folders / "teacher")
+        for name, max_kl in (("near", 0.4), ("far", 0.3))
+    )
+    seen = []
+    run(near, on_progress=seen.append)
+    assert seen[-1].metrics["kl"] == pytest.approx(math.exp(-1), abs=1e-5)
+    assert seen[-1].metrics["is_applied"] and "ess_share" not in seen[-1].metrics
+    with pytest.raises(UpdateDiverged, match="too far from its sampler"):
+        run(far)
 
 
 def test_reward_teacher_and_base_are_shown_apart(folders, tmp_path):
