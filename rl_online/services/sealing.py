@@ -397,7 +397,7 @@ def _token_ids(pool: Pool, payloads: Mapping[str, TurnPayload]) -> dict[str, tup
             found[one.turn.turn_id] = (payload.prompt_token_ids, payload.completion_token_ids)
         elif one.kind == KTO and payload.completion:
             texts[payload.turn_id, "prompt"] = Text.prompt_of(payload)
-            texts[payload.turn_id, "completion"] = Text(plain=payload.completion)
+            texts[payload.turn_id, "completion"] = Text(completion=payload.completion)
     encoded = encode_texts(pool.line.serving, texts)
     whole = [turn for turn, part in encoded if part == "prompt" and (turn, "completion") in encoded]
     return found | {turn: (encoded[turn, "prompt"], encoded[turn, "completion"]) for turn in whole}

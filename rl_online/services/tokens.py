@@ -29,10 +29,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """What the engine is to encode: a chat, which its template makes a prompt of, or a plain text."""
+    """What the engine is to encode, one of these: a chat, which its template makes a prompt of, a plain prompt, or what
+    is said after either.
+    """
 
     messages: list[dict[str, Any]] | None = None
     plain: str | None = None
+    completion: str | None = None
 
     @classmethod
     def prompt_of(cls, payload: TurnPayload) -> "Text":
@@ -51,7 +54,9 @@ async def _encode(checkpoint: str, texts: Mapping[Key, Text]) -> dict[Key, list[
         async def encode(key: Key, text: Text) -> tuple[Key, list[int]]:
             async with gate:
                 try:
-                    return key, await engine.encode(checkpoint, messages=text.messages, prompt=text.plain)
+                    return key, await engine.encode(
+                        checkpoint, messages=text.messages, prompt=text.plain, completion=text.completion
+                    )
                 except InvalidRequest as error:
                     log.info("%s cannot be encoded: %s", key, error)
                     return key, []
@@ -108,7 +113,7 @@ def answers_as_tokens(line: Line, answers: Sequence[Answer]) -> dict[tuple[str, 
         if one.recorded_prompt(line) is None:
             texts[one.turn.turn_id, "prompt", None] = Text.prompt_of(one.payload)
         if one.recorded_completion(line) is None and one.words:
-            texts[one.turn.turn_id, "answer", one.text] = Text(plain=one.words)
+            texts[one.turn.turn_id, "answer", one.text] = Text(completion=one.words)
     encoded, ends = encode_texts(line.serving, texts), end_tokens(line.serving)
     found: dict[tuple[str, str | None], Tokens] = {}
     for one in answers:

@@ -60,13 +60,15 @@ class Text:
         *,
         messages: Sequence[dict[str, Any]] | None,
         prompt: str | None,
+        completion: str | None,
         tools: Sequence[dict[str, Any]] | None,
     ) -> list[int]:
-        if (messages is None) == (prompt is None):
-            raise InvalidRequest("give either messages or prompt", field="messages")
+        if sum(given is not None for given in (messages, prompt, completion)) != 1:
+            raise InvalidRequest("give one of messages, prompt and completion", field="messages")
         with self.lock:
             if messages is None:
-                return self.tokenizer(prompt).input_ids
+                text = completion if prompt is None else prompt
+                return self.tokenizer(text, add_special_tokens=prompt is not None).input_ids
             if self.tokenizer.chat_template is None:
                 raise InvalidRequest("this checkpoint has no chat template; send a raw prompt", field="messages")
             try:

@@ -87,9 +87,11 @@ class EngineClient:
         *,
         messages: Sequence[dict[str, Any]] | None = None,
         prompt: str | None = None,
+        completion: str | None = None,
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
-        body = {"checkpoint": checkpoint, "messages": messages, "prompt": prompt, "tools": tools}
+        texts = {"messages": messages, "prompt": prompt, "completion": completion}
+        body = {"checkpoint": checkpoint, **texts, "tools": tools}
         return await self._call("POST", "/encode", list[int], body)
 
     async def decode(self, checkpoint: str, ids: Sequence[int]) -> list[TokenText]:

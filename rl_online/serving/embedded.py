@@ -103,10 +103,13 @@ class EmbeddedEngine:
         *,
         messages: Sequence[dict[str, Any]] | None = None,
         prompt: str | None = None,
+        completion: str | None = None,
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
         text = self._scheduler.find(checkpoint).text
-        return await asyncio.to_thread(text.encode, messages=messages, prompt=prompt, tools=tools)
+        return await asyncio.to_thread(
+            text.encode, messages=messages, prompt=prompt, completion=completion, tools=tools
+        )
 
     async def decode(self, checkpoint: str, ids: Sequence[int]) -> list[TokenText]:
         held = self._scheduler.find(checkpoint)

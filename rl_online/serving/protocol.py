@@ -296,9 +296,12 @@ class Engine(Protocol):
         *,
         messages: Sequence[dict[str, Any]] | None = None,
         prompt: str | None = None,
+        completion: str | None = None,
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
-        """Token ids of a chat (by the checkpoint's template, generation prompt added) or of raw text, never both."""
+        """Token ids of one of these: a chat (by the checkpoint's template, generation prompt added), a raw prompt, or
+        what is said after either, which gets none of the tokens that the tokenizer puts around a text.
+        """
         ...
 
     async def decode(self, checkpoint: str, ids: Sequence[int]) -> list[TokenText]:

@@ -29,6 +29,7 @@ class EncodeBody:
     checkpoint: str
     messages: list[dict[str, Any]] | None = None
     prompt: str | None = None
+    completion: str | None = None
     tools: list[dict[str, Any]] | None = None
 
 
@@ -101,7 +102,9 @@ class EngineServer:
                 return await engine.health()
             case "POST /encode":
                 ask = wire.decode(body, EncodeBody)
-                return await engine.encode(ask.checkpoint, messages=ask.messages, prompt=ask.prompt, tools=ask.tools)
+                return await engine.encode(
+                    ask.checkpoint, messages=ask.messages, prompt=ask.prompt, completion=ask.completion, tools=ask.tools
+                )
             case "POST /decode":
                 tokens = wire.decode(body, DecodeBody)
                 return await engine.decode(tokens.checkpoint, tokens.ids)

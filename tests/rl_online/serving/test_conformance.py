@@ -282,10 +282,12 @@ def test_decode_of_a_checkpoint_that_is_not_held_is_refused(with_engine):
 def test_encode_uses_the_checkpoints_template_for_messages_and_none_for_a_prompt(with_engine, tmp_path):
     async def test(engine):
         chat = await engine.encode(V1, messages=[{"role": "user", "content": "é"}])
-        return chat, await engine.encode(V1, prompt="é")
+        with pytest.raises(InvalidRequest, match="one of messages, prompt and completion"):
+            await engine.encode(V1, prompt="é", completion="é")
+        return chat, await engine.encode(V1, prompt="é"), await engine.encode(V1, completion="é")
 
-    chat, prompt = with_engine(test, tiny.write_random(tmp_path))
-    assert prompt == [0xC3, 0xA9]
+    chat, prompt, completion = with_engine(test, tiny.write_random(tmp_path))
+    assert prompt == completion == [0xC3, 0xA9]
     assert chat == [256, *b"user\n", 0xC3, 0xA9, 257, 10, 256, *b"assistant\n"]
 
 

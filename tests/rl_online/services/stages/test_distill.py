@@ -7,6 +7,8 @@ import pytest
 import torch
 from django.conf import settings
 from django.utils import timezone
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from evals.models import Score
 from feedback.models import Flag, ReviewResponse
@@ -19,7 +21,7 @@ from rl_online.models import TeacherAnswer, UpdateRun
 from rl_online.policy.load import load_policy
 from rl_online.policy.tiny import build_tiny_policy
 from rl_online.rewards.batch import read_batch
-from rl_online.services import hints, runs
+from rl_online.services import hints, runs, sealing
 from rl_online.services.stages.distill import STAGE
 from rl_online.services.stages.starting import ask, prepare_stage
 from rl_online.services.updates import trigger_update
@@ -59,15 +61,21 @@ def network(project, policy, tmp_path):
 
 
 @pytest.fixture
-def held(engine, policy, network):
-    """The policy's weights on this machine, and in the engine."""
-    folder = network()
+def load(engine, policy):
+    """load(folder) -> the policy's weights in the engine."""
 
-    async def load():
+    async def at(folder):
         async with EngineClient(engine) as client:
             await client.load_full(f"{policy.id}@1", folder)
 
-    asyncio.run(load())
+    return lambda folder: asyncio.run(at(folder))
+
+
+@pytest.fixture
+def held(network, load):
+    """The policy's weights on this machine, and in the engine."""
+    folder = network()
+    load(folder)
     return folder
 
 
@@ -251,6 +259,27 @@ def test_a_models_own_answer_is_imitated_and_is_a_hint(project, policy, held, an
     assert own.token_ids == [5, 6, 7, 8, 0] and own.row["hinted_prompt"][-4:] == [11, 1, 5, 6]  # "w9 w5))" before w3 w4
     assert len(both.lineage) == 2 and both.inputs == ELSEWHERE | {"wants": "text", "teacher_usd": "0.02"}
     assert [one.kind for one in alone] == ["ce", "ce"] and alone[0].token_ids[3] == 25  # please, in its thinking
+
+
+def test_a_tokenizer_that_begins_each_text_with_a_token_does_so_in_prompts_alone(
+    project, policy, load, answered, tmp_path
+):
+    source = build_tiny_policy(tmp_path / "source", WORDS, dtype=torch.float32)
+    tokenizer = Tokenizer.from_file(str(source / "tokenizer.json"))
+    tokenizer.post_processor = TemplateProcessing(single="<unk> $A", special_tokens=[("<unk>", 1)])
+    tokenizer.save(str(source / "tokenizer.json"))
+    folder = settings.HOME.checkpoints / str(policy.id) / "v000001"
+    adopt_folder(source, folder, policy=str(policy.id), version=1)
+    load(folder)
+    as_text = dict.fromkeys(("prompt_token_ids", "completion_token_ids", "logprobs", "weight_versions"))
+    answered(**as_text), answered("reject", **as_text)
+    with tenant(project.id):
+        judged_text = sealing.prepare(sealing.look(policy, kind="kto"), project.id).samples
+        for turn in (answered(), answered()):
+            said_elsewhere(turn, text="w9")
+        imitated = prepare_stage(STAGE, asked(policy, {"distill_weight": 0.0}, **ELSEWHERE)).samples
+    assert [(one.token_ids, one.prompt_length) for one in judged_text] == [([1, 5, 6, 7, 8], 3)] * 2
+    assert [(one.token_ids, one.prompt_length) for one in imitated] == [([5, 6, 11, 0], 2)] * 2
 
 
 @pytest.mark.parametrize(("estimator", "is_refused"), [("top_k", False), ("sampled", False), ("sampled", True)])
