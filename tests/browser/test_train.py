@@ -39,11 +39,13 @@ problems = [
     for n in range(40)
 ]
 create_benchmark(project.id, "gate", problems, version=1)
+create_benchmark(project.id, "code", problems, version=1)
 with tenant(project.id):
     key, _ = create_key("users", ["ingest", "infer"], actor="test")
 start_policy(project.id, name="editor", folder=folder, min_turns=8, every_turns=100000, max_turns=100000,
              gate_benchmark="gate@1", judged_pairs=0, promotion="by_person", gate_limits={{"min_pairs": 10}},
-             gate_sampling={{"max_tokens": 4, "temperature": 0}})
+             gate_sampling={{"max_tokens": 4, "temperature": 0}},
+             gate_suites=[{{"benchmark": "code@1", "sampling": {{"max_tokens": 8, "temperature": 0}}}}])
 print(json.dumps({{"key": key, "slug": project.slug}}))
 """
 
@@ -153,6 +155,8 @@ def test_an_update_is_triggered_cancelled_triggered_again_proved_promoted_and_ro
     page.click("text=/^report \\d+$/")
     page.wait_for_url("**/gates/*")
     assert page.locator(".state-promote").count() >= 1
+    of_code = page.locator("table.dense tr:has-text('code'):has-text('of 40')")
+    assert of_code.count() >= 1, "a second suite, of its own sampling, was asked and weighed"
     visitor.shoot("train-gate")
     page.click("table.dense td a >> nth=1")
     page.wait_for_url("**/problems?**")
