@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from rl_online.policy.end_tokens import all_ends
+
 MAX_ROWS = 64  # drawn together: bounds the memory of their keys and values
 
 
@@ -86,8 +88,9 @@ def _draw(
     )
     if longest > min(map(len, prompts)):
         inputs |= {"attention_mask": mask_BT, "position_ids": place_BT}
-    end = model.config.eos_token_id
-    ends_E = torch.tensor(end if isinstance(end, list) else [-1 if end is None else end], device=model.device)
+    generation = model.generation_config
+    ends = all_ends(model.config.eos_token_id, generation.eos_token_id if generation else None)
+    ends_E = torch.tensor(ends, dtype=torch.int64, device=model.device)
     cache = DynamicCache(config=model.config)
     tokens, logprobs = [], []
     has_ended_B = torch.zeros(len(prompts), dtype=torch.bool, device=model.device)
@@ -108,7 +111,7 @@ def _draw(
     if not tokens:
         return [Completion(token_ids=[], logprobs=[]) for _ in prompts]
     rows = zip(torch.stack(tokens, -1).tolist(), torch.stack(logprobs, -1).tolist(), strict=True)
-    return [_until_end(ids, values, set(ends_E.tolist())) for ids, values in rows]
+    return [_until_end(ids, values, set(ends)) for ids, values in rows]
 
 
 def _invert(logp_BV: Tensor, uniform_B: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from feedback.models import Turn, TurnPayload
 from registry.errors import Unavailable
 from registry.models import Checkpoint
 from rl_online.collecting import Line
+from rl_online.policy.end_tokens import all_ends, named_ends
 from rl_online.services.plans import folder_of
 from rl_online.serving.client import EngineClient
 from rl_online.serving.protocol import EngineError, EngineUnavailable, InvalidRequest
@@ -134,8 +135,8 @@ def num_token_ids(checkpoint: Checkpoint) -> int:
 
 def end_tokens(checkpoint: Checkpoint) -> list[int]:
     """Ids that end an answer, the customary one first; none for a checkpoint whose folder is not on this machine."""
-    found = (_config(checkpoint) or {}).get("eos_token_id")
-    return found if isinstance(found, list) else [] if found is None else [found]
+    folder = folder_of(checkpoint)
+    return all_ends(named_ends(folder / "config.json"), named_ends(folder / "generation_config.json"))
 
 
 def _config(checkpoint: Checkpoint) -> dict[str, Any] | None:

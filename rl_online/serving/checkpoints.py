@@ -8,7 +8,6 @@ and running (serving.decoding).
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from accelerate import init_empty_weights
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig
 
+from rl_online.policy.end_tokens import all_ends, named_ends
 from rl_online.serving.detokenize import Vocabulary
 from rl_online.serving.protocol import CheckpointName, InvalidRequest, LoadRefused, TokenText
 from rl_online.weights.errors import CorruptCheckpoint, WrongBase
@@ -242,12 +242,7 @@ def torch_tensor(tensor: Tensor, device: torch.device) -> torch.Tensor:
 
 def end_ids(folder: Path, config: PretrainedConfig) -> frozenset[int]:
     """End tokens named by config.json and generation_config.json, whose other settings Strop ignores."""
-    generation = folder / "generation_config.json"
-    values = json.loads(generation.read_text()) if generation.exists() else {}
-    found: set[int] = set()
-    for value in (config.eos_token_id, values.get("eos_token_id")):
-        found |= set(value) if isinstance(value, list) else set() if value is None else {value}
-    return frozenset(found)
+    return frozenset(all_ends(config.eos_token_id, named_ends(folder / "generation_config.json")))
 
 
 def tokenizer_digest(folder: Path) -> str:

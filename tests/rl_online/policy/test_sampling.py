@@ -1,10 +1,14 @@
+import json
+
 import pytest
 import torch
 
+from rl_online.policy.end_tokens import all_ends, named_ends
 from rl_online.policy.load import load_policy
 from rl_online.policy.logprobs import pad_rows, selected_logprobs
 from rl_online.policy.sampling import sample_batch, sample_tokens
 from rl_online.policy.tiny import build_tiny_policy
+from rl_online.serving.checkpoints import end_ids
 
 PROMPT = [2, 3, 4]
 
@@ -39,6 +43,16 @@ def test_one_seed_gives_one_completion(model):
 def test_drawing_stops_at_the_end_token_and_keeps_it(model):
     model.config.eos_token_id = list(range(22))
     assert len(sample_tokens(model, PROMPT, max_new_tokens=8, temperature=1.0).token_ids) == 1
+
+
+def test_an_end_token_that_only_the_generation_config_names_ends_it_for_trainer_engine_and_service(model, tmp_path):
+    drawn = sample_tokens(model, PROMPT, max_new_tokens=4, temperature=0).token_ids
+    folder = build_tiny_policy(tmp_path / "other", [f"w{i}" for i in range(20)])
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [drawn[0], 0]}))
+    other = load_policy(folder, dtype=torch.float32)
+    assert sample_tokens(other, PROMPT, max_new_tokens=4, temperature=0).token_ids == drawn[:1]
+    assert end_ids(folder, other.config) == {0, drawn[0]}
+    assert all_ends(*(named_ends(folder / name) for name in ("config.json", "generation_config.json"))) == [0, drawn[0]]
 
 
 PROMPTS = [[2, 3, 4], [5], [6, 7, 8, 9, 10], [11]]
