@@ -154,21 +154,25 @@ def _retries(line: Line, kind: str, at_most: int) -> list[_Lead]:
 
 
 def _reviews(line: Line, kind: str, at_most: int) -> list[_Lead]:
+    """All verdicts are read, for an old one may stand against a new one; people write few."""
     standing = ReviewResponse.objects.filter(
         gold__isnull=False, withdrawn_at__isnull=True, is_late=False, flag__turn__group__isnull=False
     )
     said: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))  # group -> turn -> verdicts
     times: dict[str, datetime] = {}
     columns = ("flag__turn__group", "flag__turn__turn_id", "gold", "at")
-    for group, turn, gold, at in standing.order_by("-at").values_list(*columns)[:at_most]:
+    for group, turn, gold, at in standing.values_list(*columns):
         said[group][turn].add(gold)
         times[turn] = max(at, times.get(turn, at))
-    return [
+    leads = [
         _Lead(source="reviews", chosen=good, rejected=bad, text=None, user=None, at=max(times[good], times[bad]))
         for verdicts in said.values()
         for good in _turns_called(verdicts, Outcome.ACCEPT)
         for bad in _turns_called(verdicts, Outcome.REJECT)
     ]
+    spent = _spent(leads, kind)
+    unspent = [one for one in leads if (one.rejected, f"{UNDER}{one.chosen}") not in spent]
+    return sorted(unspent, key=lambda one: (one.at, one.chosen, one.rejected), reverse=True)[:at_most]
 
 
 LEADS = {"choices": _choices, "edits": _edits, "retries": _retries, "reviews": _reviews}

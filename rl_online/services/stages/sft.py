@@ -101,15 +101,16 @@ def find_demonstrations(asked: Ask) -> tuple[list[Demonstration], Counter[str]]:
         for name, signal in last_edits(asked.line, most, spent).items():
             assert signal.turn is not None
             found[name] = Demonstration(source="edits", turn=signal.turn, text=signal.text)
-    good, bad = _gold(most)
     unspent = _unspent(asked)
     if options["gold"]:
-        for turn in unspent.filter(turn_id__in=good - bad):
+        gold = unspent.filter(Exists(_called(Outcome.ACCEPT)), ~Exists(_called(Outcome.REJECT)))
+        for turn in gold.order_by("-at", "-turn_id")[:most]:
             found.setdefault(turn.turn_id, Demonstration(source="gold", turn=turn, text=None))
     if options["accepted"]:
         accepted = unspent.filter(outcome=Outcome.ACCEPT, label__value__gte=options["least_value"])
         for turn in accepted.order_by("-settled_at", "-turn_id")[:most]:
             found.setdefault(turn.turn_id, Demonstration(source="accepted", turn=turn, text=None))
+    bad = set(Turn.objects.filter(Exists(_called(Outcome.REJECT)), turn_id__in=found).values_list("turn_id", flat=True))
     dropped: Counter[str] = Counter()
     kept = []
     for one in found.values():
@@ -129,12 +130,10 @@ def _unspent(asked: Ask) -> QuerySet[Turn]:
     return Turn.objects.filter(~Exists(spent), of_text(asked.line)).select_related("label", "session")
 
 
-def _gold(at_most: int) -> tuple[set[str], set[str]]:
-    """Turns that some reviewer calls good, and that some reviewer calls bad, by what stands."""
-    standing = ReviewResponse.objects.filter(gold__isnull=False, withdrawn_at__isnull=True, is_late=False)
-    said = standing.order_by("-at").values_list("flag__turn__turn_id", "gold")[:at_most]
-    good = {turn for turn, gold in said if gold == Outcome.ACCEPT}
-    return good, {turn for turn, gold in said if gold == Outcome.REJECT}
+def _called(verdict: str) -> QuerySet[ReviewResponse]:
+    """What stands of a reviewer's saying so about the turn of the outer query."""
+    standing = ReviewResponse.objects.filter(withdrawn_at__isnull=True, is_late=False)
+    return standing.filter(flag__turn=OuterRef("pk"), gold=verdict)
 
 
 def _sample(tokens: Tokens, learnt: list[int], row: dict[str, Any]) -> Sample:

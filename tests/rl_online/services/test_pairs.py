@@ -8,7 +8,10 @@ from feedback.models import Flag, ReviewResponse, Turn
 from registry.models import Deployment
 from registry.tenancy import tenant
 from rl_online.collecting import line_of
+from rl_online.models import BatchSample, RewardBatch
+from rl_online.services import pairs
 from rl_online.services.pairs import SOURCES, FoundPairs, find_pairs
+from rl_online.services.reward_specs import latest_reward_spec
 
 pytestmark = pytest.mark.django_db
 
@@ -127,6 +130,32 @@ def test_reviewers_verdicts_make_a_pair_within_a_group(judged, call_gold, find):
     late = judged(None, id="late", group="g", completion="w)")
     call_gold(late, "reject", is_late=True)
     assert find("reviews") == ([("reviews", "good", "bad")], {})
+
+
+@pytest.fixture
+def few_leads(monkeypatch):
+    monkeypatch.setattr(pairs, "LOOKED_AT", 1)
+
+
+def test_an_old_verdict_stands_against_a_new_one(judged, call_gold, find, few_leads):
+    torn, bad = judged(None, id="torn", group="g", completion="x)"), judged(None, id="bad", group="g", completion="y)")
+    call_gold(torn, "reject"), call_gold(bad, "reject"), call_gold(torn, "accept", reviewer="sam")
+    assert find("reviews", at_most=2) == ([], {})
+
+
+def test_reviews_that_were_learnt_from_leave_room_for_older_ones(project, policy, judged, call_gold, find, few_leads):
+    for group in ("old", "new"):
+        call_gold(judged(None, id=f"{group}-good", group=group, completion="x)"), "accept")
+        call_gold(judged(None, id=f"{group}-bad", group=group, completion="y)"), "reject")
+    with tenant(project.id):
+        spec = latest_reward_spec()
+        batch = RewardBatch.objects.create(
+            digest="0" * 64, policy=policy, kind="pairs", reward_spec=spec, num_samples=1, num_tokens=1, reward_mean=0.0
+        )
+        BatchSample.objects.create(
+            batch=batch, kind="pairs", turn_ref="new-bad", session_ref="", part="under:new-good", reward=0.0
+        )
+    assert find("reviews", at_most=1) == ([("reviews", "old-good", "old-bad")], {})
 
 
 def test_votes_of_people_count_on_problems_that_are_not_held_out(project, find):

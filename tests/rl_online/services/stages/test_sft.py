@@ -35,13 +35,13 @@ def preview(project, policy):
     return make
 
 
-def call_gold(project, turn: Turn, verdict: str) -> None:
+def call_gold(project, turn: Turn, verdict: str, *, reviewer: str = "ruth") -> None:
     with tenant(project.id):
-        flag = Flag.objects.create(turn=turn, rule="by_hand", reason="a look")
+        flag, _ = Flag.objects.get_or_create(turn=turn, rule="by_hand", defaults={"reason": "a look"})
         ReviewResponse.objects.create(
             flag=flag,
             submission="0199a3d1-0000-7000-8000-00000000abcd",
-            reviewer="ruth",
+            reviewer=reviewer,
             resolution="fine",
             gold=verdict,
         )
@@ -65,6 +65,18 @@ def test_the_strongest_word_about_a_turn_is_its_source(project, judged, say_sign
     found = preview()
     assert found.sources == {"gold": 1, "edits": 1, "accepted": 1}
     assert found.num_excluded == {"called bad by a reviewer": 1}
+
+
+def test_what_a_reviewer_once_called_bad_is_none_however_much_was_said_since(project, judged, preview):
+    call_gold(project, judged("accept", id="bad"), "reject")
+    call_gold(project, judged("reject", id="another"), "reject")
+    assert (preview(at_most=1).num_ready, preview(at_most=1).num_excluded) == (0, {"called bad by a reviewer": 1})
+
+
+def test_an_answer_called_good_is_none_where_another_reviewer_called_it_bad_before(project, judged, preview):
+    torn = judged("accept", id="torn")
+    call_gold(project, torn, "reject"), call_gold(project, torn, "accept", reviewer="sam")
+    assert preview(at_most=1, accepted=False).num_ready == 0
 
 
 @pytest.mark.parametrize(
