@@ -9,6 +9,7 @@ from rl_online.corpus.shards import open_corpus
 from rl_online.training.apply import Applied, Hooks, run_steps, summarise
 from rl_online.training.corpus_steps import CorpusSteps, heldout_of
 from rl_online.training.local import LocalTrainer
+from rl_online.training.refusals import refuse_for_corpus
 from rl_online.training.samples import Selection
 from rl_online.training.snapshots import Snapshots
 from rl_online.training.state import state_folder
@@ -25,6 +26,7 @@ def learn_from_corpus(
 
     The order of the rows is not kept with the checkpoint: seed and corpus settle it.
     """
+    refuse_for_corpus(request.config)
     config, corpus = request.config, open_corpus(request.folders[CORPUS])
     parent_state = state_folder(request.parent_folder)
     trainer = open_trainer(

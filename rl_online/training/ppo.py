@@ -45,6 +45,12 @@ from rl_online.weights.manifest import Manifest
 
 REWARD_MODEL = "reward_model"  # the folder trained against, in a request
 GOLD = "gold"  # the folder that watches; optional
+# Settings that PPO has no use for: the value each must have, and why.
+UNUSED = (
+    ("advantage", "baseline", "PPO's credit comes from its value network"),
+    ("overlong_buffer", 0, "the reward model alone scores an answer"),
+    ("distill_weight", 0.0, "PPO asks no teacher"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,6 +259,9 @@ def refuse_for_ppo(request: UpdateRequest, *, has_proxy: bool) -> None:
         raise ContradictoryUpdate(
             f"base_kl is {config.base_kl}, but PPO has the KL to the base in its reward: set ppo_kl, and base_kl to 0"
         )
+    for name, right, why in UNUSED:
+        if (value := getattr(config, name)) != right:
+            raise ContradictoryUpdate(f"{name} is {value}, but {why}; set it to {right}")
     if REWARD_MODEL not in request.folders:
         if not has_proxy:
             raise ContradictoryUpdate("reward_model is missing; PPO needs the reward model it is trained against")

@@ -32,6 +32,15 @@ def refuse_contradictions(batch: Batch, samples: Sequence[TrainingSample], confi
         raise ContradictoryUpdate(f"pref_loss {config.pref_loss} takes pairs, and no two answers of this batch are one")
 
 
+def refuse_for_corpus(config: UpdateConfig) -> None:
+    """Raise ContradictoryUpdate for settings that mid-training, cross-entropy alone, would leave out."""
+    if not config.ce_weight:
+        raise ContradictoryUpdate("ce_weight is 0, so nothing would be learnt of the corpus; give it a weight")
+    for name in ("base_kl", "distill_weight"):
+        if value := getattr(config, name):
+            raise ContradictoryUpdate(f"{name} is {value:g}, but mid-training is cross-entropy alone; set it to 0")
+
+
 def refuse_teacher(samples: Sequence[TrainingSample], config: UpdateConfig, *, has_teacher: bool) -> None:
     """Raise ContradictoryUpdate where the config asks for a teacher that is not there, or one is there unasked.
 

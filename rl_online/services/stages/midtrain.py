@@ -130,7 +130,7 @@ STAGE = Stage(
     ),
     preset={
         "schedule": "cosine", "warmup_steps": 10, "packing": True, "micro_batch_tokens": 4096, "weight_decay": 0.1,
-        "heldout_every": 10,
+        "heldout_every": 10, "ce_weight": 1.0, "base_kl": 0.0, "distill_weight": 0.0,
     },
     look=look,
     gather=gather,

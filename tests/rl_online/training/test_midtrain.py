@@ -12,6 +12,7 @@ from rl_online.corpus.shards import open_corpus, read_shard
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training import corpus_steps
 from rl_online.training.corpus_steps import CorpusSteps, heldout_of
+from rl_online.training.errors import ContradictoryUpdate
 from rl_online.training.midtrain import learn_from_corpus
 from rl_online.training.update import UpdateCancelled, run_update
 from tests.rl_online.training import tiny_update
@@ -187,3 +188,16 @@ def test_a_corpus_that_was_changed_is_not_trained_on(asked, tmp_path):
     with pytest.raises(CorruptCorpus, match="shard-000000"):
         run(changed)
     assert not changed.out_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ce_weight": 0.0}, "ce_weight is 0"),
+        ({"base_kl": 0.1}, "base_kl is 0.1, .* set it to 0"),
+        ({"distill_weight": 0.5}, "distill_weight is 0.5, .* set it to 0"),
+    ],
+)
+def test_settings_that_a_corpus_cannot_follow_are_refused(asked, tmp_path, changes, said):
+    with pytest.raises(ContradictoryUpdate, match=said):
+        run(elsewhere(asked, tmp_path, config=replace(asked.config, **changes)))

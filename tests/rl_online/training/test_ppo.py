@@ -241,6 +241,9 @@ def test_a_value_network_learns_what_to_expect(tmp_path):
     [
         ({"policy_loss": "reinforce", "correction": "dppo"}, "takes policy_loss ppo_clip with correction none"),
         ({"base_kl": 0.1}, "set ppo_kl, and base_kl to 0"),
+        ({"advantage": "grpo"}, "advantage is grpo, .* set it to baseline"),
+        ({"overlong_buffer": 2, "max_response_tokens": 8}, "overlong_buffer is 2, .* set it to 0"),
+        ({"distill_weight": 0.5}, "distill_weight is 0.5, but PPO asks no teacher"),
         ({"value_init": "reward_model"}, "choose fresh"),
     ],
 )
