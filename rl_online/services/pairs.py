@@ -6,7 +6,7 @@
 | edits | what the user made of an accepted answer (`edit`), or says it should be (`correction`), over the answer |
 | retries | the next accepted answer of the session to the same prompt, over the one a `retry` asked again for |
 | reviews | an answer reviewers call good over one they call bad, of the same group |
-| people | votes of people on problems of benchmarks that are not held out |
+| people | votes of people on problems of benchmarks that are not held out and that no gate measures by |
 
 A preference holds whoever wrote the answers, so those of old checkpoints count too. Not here: the samples made of them
 (`pair_samples`). Inside a tenant; reads only.
@@ -21,10 +21,12 @@ from django.db.models import Exists, OuterRef, QuerySet, Value
 from django.db.models.functions import Concat
 
 from evals.models import Comparison
+from evals.refs import benchmark_ref
 from feedback.labels import Heard, current
 from feedback.models import AgentSession, Outcome, ReviewResponse, Turn, TurnPayload, UserSignal
 from rl_online.collecting import Line, of_text, payloads_of, text_fault
-from rl_online.models import BatchSample
+from rl_online.models import BatchSample, LearningPlan
+from rl_online.services.plans import suites_of
 from rl_online.services.tokens import Answer
 
 SOURCES = ("choices", "edits", "retries", "reviews", "people")
@@ -190,10 +192,17 @@ def _votes(kind: str, at_most: int) -> list[Pair]:
     votes = (
         Comparison.objects.filter(by="person", verdict__in=("left", "right"), problem__benchmark__is_held_out=False)
         .exclude(pk__in=known)
+        .exclude(problem__benchmark__name__in=_measured_by())
         .select_related("problem")
         .order_by("-created_at", "-pk")[:at_most]
     )
     return [pair for one in votes if (pair := _vote(one)) is not None]
+
+
+def _measured_by() -> set[str]:
+    """Names of the gates' benchmarks: what is learnt of any version spoils them all, for versions share problems."""
+    suites = [suite for plan in LearningPlan.objects.all() for suite in suites_of(plan)]
+    return {benchmark_ref(suite.benchmark).name for suite in suites}
 
 
 def _vote(one: Comparison) -> Pair | None:

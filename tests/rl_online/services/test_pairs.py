@@ -8,7 +8,7 @@ from feedback.models import Flag, ReviewResponse, Turn
 from registry.models import Deployment
 from registry.tenancy import tenant
 from rl_online.collecting import line_of
-from rl_online.models import BatchSample, RewardBatch
+from rl_online.models import BatchSample, LearningPlan, RewardBatch
 from rl_online.services import pairs
 from rl_online.services.pairs import SOURCES, FoundPairs, find_pairs
 from rl_online.services.reward_specs import latest_reward_spec
@@ -158,18 +158,35 @@ def test_reviews_that_were_learnt_from_leave_room_for_older_ones(project, policy
     assert find("reviews", at_most=1) == ([("reviews", "old-good", "old-bad")], {})
 
 
-def test_votes_of_people_count_on_problems_that_are_not_held_out(project, find):
-    with tenant(project.id):
-        for name, is_held_out in (("open", False), ("held-out", True)):
-            benchmark = Benchmark.objects.create(name=name, is_held_out=is_held_out)
+@pytest.fixture
+def vote(project):
+    """vote("bench") -> the name of a person's vote on a problem of that benchmark."""
+
+    def make(name: str, *, version: int = 1, is_held_out: bool = False) -> str:
+        with tenant(project.id):
+            benchmark = Benchmark.objects.create(name=name, version=version, is_held_out=is_held_out)
             problem = Problem.objects.create(benchmark=benchmark, problem_id="1", prompt="2 + 2 =")
-            vote = Comparison.objects.create(
+            made = Comparison.objects.create(
                 problem=problem, left="m", right="n", left_text="5", right_text="4", by="person", verdict="right"
             )
-            if not is_held_out:
-                wanted = f"comparison:{vote.pk}"
+            return f"comparison:{made.pk}"
+
+    return make
+
+
+def test_votes_of_people_count_on_problems_that_are_not_held_out(vote, find):
+    wanted = vote("open")
+    vote("held-out", is_held_out=True)
     assert find("people") == ([("people", wanted, wanted)], {})
     assert find() == ([], {})
+
+
+def test_votes_on_what_a_gate_measures_by_are_never_learnt_from(project, vote, find):
+    wanted = vote("open")
+    vote("gate"), vote("gate", version=2), vote("further")
+    with tenant(project.id):
+        LearningPlan.objects.update(gate_benchmark="gate@1", gate_suites=[{"benchmark": "further@1"}])
+    assert find("people") == ([("people", wanted, wanted)], {})
 
 
 def test_only_the_newest_are_taken(judged, say_signal, find):
