@@ -21,6 +21,7 @@ from django.utils import timezone
 from evals.models import Problem
 from evals.overlap import Text, asked_text, hashed
 from jobs import crash
+from jobs.models import Job, JobState
 from jobs.services import ClaimedJob, NotYet, enqueue
 from registry.errors import Conflict, InvalidInput, NotFound
 from registry.models import Deployment, Policy
@@ -38,7 +39,7 @@ from rl_online.services.plans import folder_of
 log = logging.getLogger(__name__)
 
 CORPUS_JOB = "rl_online.build_corpus"
-SLICE_S = 120.0  # of the updater's time, at least a shard
+SLICE_S = 120.0  # of the updater's time, at least a shard or the documents that end one
 TELL_EVERY_S = 2.0
 MAX_ATTEMPTS = 3
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
@@ -182,6 +183,23 @@ def build_job(job: ClaimedJob, *, beat: Callable[[], None], is_stopping: Callabl
         Corpus.objects.filter(id=row_id).update(finished_at=timezone.now(), progress={}, **outcome)
     forget_build(work_folder(row))
     log.info("corpus %s is %s", row, outcome["state"])
+
+
+def fail_abandoned_corpora() -> None:
+    """Those that no job makes any more have failed; the job's last error, where there is one, says why.
+
+    Inside a tenant.
+    """
+    for row in Corpus.objects.filter(state__in=OPEN):
+        jobs = Job.objects.filter(project_id=row.project_id, kind=CORPUS_JOB, payload__corpus=str(row.id))
+        if jobs.filter(state__in=[JobState.QUEUED, JobState.RUNNING]).exists():
+            continue
+        last = jobs.filter(state=JobState.QUARANTINED).order_by("-id").first()
+        error = last.last_error[-4000:] if last else "its job is gone; ask for it again"
+        # A build that ended since the look is over: its state and its job change at once.
+        failed = Corpus.objects.filter(pk=row.pk, state__in=OPEN)
+        if failed.update(state=CorpusState.FAILED, error=error, finished_at=timezone.now(), progress={}):
+            forget_build(work_folder(row))
 
 
 def _telling(

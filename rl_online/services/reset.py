@@ -16,6 +16,7 @@ from registry.models import Checkpoint, CheckpointState, Deployment, Policy, Pro
 from registry.services import audit
 from registry.tenancy import TenantModel
 from rl_online.models import OPEN_STATES, LearningPlan, UpdateRun
+from rl_online.services.corpora import fail_abandoned_corpora
 from rl_online.services.holdings import first_checkpoint
 
 STAYS = frozenset(
@@ -55,6 +56,7 @@ def reset_project(project: Project, *, actor: str) -> dict[str, int]:
         is_pinned=False,
     )
     Job.objects.filter(project_id=project.id).exclude(state=JobState.RUNNING).delete()
+    fail_abandoned_corpora()
     gone = {table: count for table, count in gone.items() if count}
     audit("reset", "project", project.slug, actor=actor, after={"deleted": gone})
     return gone

@@ -26,6 +26,7 @@ from rl_online.models import OPEN_STATES, LearningPlan, UpdateKind, UpdateRun, U
 from rl_online.rewards.batch import Batch, CorruptBatch, read_batch
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.services import runs, sealing
+from rl_online.services.corpora import fail_abandoned_corpora
 from rl_online.services.estimates import Estimate, estimate, estimate_stage
 from rl_online.services.sealing import TooFewSamples
 from rl_online.services.stages.stage import Ask, Ready, Stage
@@ -314,12 +315,13 @@ def seal_job(job: ClaimedJob) -> None:
 
 
 def consider_all() -> None:
-    """Every plan's clock: updates due by time, and runs whose job has been given up."""
+    """Every plan's clock: updates due by time, and runs and corpora whose job has been given up."""
     for project in all_projects():
         with tenant(project.id):
             for plan in LearningPlan.objects.select_related("policy").filter(is_paused=False):
                 consider(plan.policy)
             fail_abandoned()
+            fail_abandoned_corpora()
 
 
 def fail_abandoned() -> None:

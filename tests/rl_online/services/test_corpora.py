@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from evals.models import Benchmark, Problem
+from jobs.models import Job
 from jobs.services import NotYet, claim_next
 from registry.errors import Conflict, InvalidInput, NotFound
 from registry.tenancy import tenant
@@ -16,6 +17,7 @@ from rl_online.services import corpora, runs, updates
 from rl_online.services.corpora import add_corpus, build_job, find_corpus, folder_of_corpus, work_folder
 from rl_online.services.disposal import Report
 from rl_online.services.plans import folder_of
+from rl_online.services.reset import reset_project
 from rl_online.services.retention import collect
 from rl_online.services.stages import midtrain
 from rl_online.services.stages.starting import ask, prepare_stage
@@ -143,6 +145,35 @@ def test_a_source_that_is_gone_fails_with_the_reason_and_can_be_asked_for_again(
     found = reread(project, row)
     assert (found.state, "no such folder" in found.error, work_folder(row).exists()) == ("failed", True, False)
     assert made(project, policy, source="elsewhere").state == "ready"
+
+
+def test_a_corpus_whose_job_was_given_up_has_failed_and_can_be_asked_for_again(project, policy, source):
+    row = add(project, policy)
+    work_folder(row).mkdir(parents=True)
+    updates.consider_all()
+    assert reread(project, row).state == "queued"
+    Job.objects.update(state="quarantined", last_error="out of memory")
+    updates.consider_all()
+    found = reread(project, row)
+    assert (found.state, found.error, work_folder(row).exists()) == ("failed", "out of memory", False)
+    assert made(project, policy).state == "ready"
+
+
+def test_a_reset_fails_what_was_not_yet_made(project, policy, source):
+    done, row = made(project, policy), add(project, policy)
+    with tenant(project.id):
+        reset_project(project, actor="ada")
+    assert (reread(project, done).state, reread(project, row).error) == ("ready", "its job is gone; ask for it again")
+    assert made(project, policy).state == "ready"
+
+
+def test_a_reset_leaves_alone_what_is_being_made(project, policy, source):
+    row = add(project, policy)
+    job = claim_next(["updater"], "test")
+    with tenant(project.id):
+        reset_project(project, actor="ada")
+    build_job(job, beat=lambda: None, is_stopping=lambda: False)
+    assert reread(project, row).state == "ready"
 
 
 def test_a_corpus_of_another_project_is_not_there(project, other_project, policy, source):
