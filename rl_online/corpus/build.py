@@ -30,6 +30,7 @@ from rl_online.corpus.tokens import Cutter
 from rl_online.rewards.durable import clear_drafts, new_folder, sync_file
 
 HELDOUT_ONE_IN = 20
+SHARD_READ = 4096  # documents after which a shard ends whatever was kept of them, so that a build never runs long on
 COUNTED = ("documents", "bytes", "tokens", "heldout_documents", "fim_pieces")
 
 
@@ -52,6 +53,7 @@ class _Waiting:
     trained: list[Part] = field(default_factory=list)
     heldout: list[Part] = field(default_factory=list)
     num_tokens: int = 0
+    num_read: int = 0  # documents, also those that are in no piece
 
 
 def build_corpus(
@@ -101,11 +103,12 @@ def _shards(
     waiting, place = _Waiting(), ledger.place
     for found in read_documents(request.source, after=ledger.place):
         place = found.place
+        waiting.num_read += 1
         reason = found.reason or _take(found, request, cutter, ledger, waiting)
         if reason:
             ledger.counts[found.language, f"dropped {reason}"] += 1
         watch(ledger.counts)
-        if waiting.num_tokens >= request.recipe.shard_tokens:
+        if waiting.num_tokens >= request.recipe.shard_tokens or waiting.num_read >= SHARD_READ:
             _flush(request, ledger, waiting, place, crash)
             waiting = _Waiting()
             yield False

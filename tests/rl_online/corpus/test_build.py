@@ -86,6 +86,19 @@ def test_a_build_that_stops_goes_on_and_ends_with_the_same_digest(tmp_path):
     assert (made.digest, calls > 2) == (whole.digest, True)
 
 
+def test_a_build_that_keeps_next_to_nothing_may_stop_after_so_many_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr("rl_online.corpus.build.SHARD_READ", 8)
+    source = write_sources(tmp_path / "source", 4)
+    for number in range(20):
+        (source / f"photo{number:02}.jpg").write_bytes(b"\0")
+    whole = build(tmp_path / "whole", source=source, shard_tokens=1 << 20)
+    asked = request(tmp_path / "parts", source=source, shard_tokens=1 << 20)
+    stops = 0
+    while (made := build_corpus(asked, should_stop=lambda: True)) is None:
+        stops += 1
+    assert (stops, made.digest, made.facts["dropped"]) == (3, whole.digest, {"unknown_language": 20})
+
+
 KILLED = """
 import os, sys
 from pathlib import Path
