@@ -3,7 +3,6 @@
 Not here: which stages there are (`table`), and what happens to what one gathers (`starting`).
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +21,13 @@ Unit = TypeVar("Unit")
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One choice about what a stage seals. Its type is that of its default; numbers are at least 0."""
+    """One choice about what a stage seals. Its type is that of its default; numbers are 0 to `most`."""
 
     name: str
     default: Value
     help: str  # half a sentence, for the form and `--help`
-    choices: tuple[str, ...] = ()  # of a text; empty: any
+    choices: tuple[str, ...] = ()  # of a text; empty: any of MAX_TEXT printable characters
+    most: int = 20_000  # of a number
 
     @property
     def type(self) -> str:
@@ -36,18 +36,31 @@ class Option:
     def parse(self, given: object) -> Value:
         """From JSON, or from text as a form and the command line send it. Raises InvalidInput naming the option."""
         value = _from_text(given, type(self.default)) if isinstance(given, str) else given
-        if isinstance(value, int) and not isinstance(value, bool) and isinstance(self.default, float):
-            value = float(value)
-        fits = type(value) is type(self.default)
-        if isinstance(value, int | float):
-            fits = fits and math.isfinite(value) and value >= 0
-        if not fits or (self.choices and value not in self.choices):
-            wanted = f"one of {', '.join(self.choices)}" if self.choices else WORDS[type(self.default)]
+        if not self._fits(value):
+            wanted = f"one of {', '.join(self.choices)}" if self.choices else self._wanted
             raise InvalidInput(f"{self.name} is {str(given)[:40]!r}; give {wanted}", field=self.name)
-        return value  # type: ignore[return-value]
+        return float(value) if isinstance(self.default, float) else value  # type: ignore[arg-type, return-value]
+
+    @property
+    def _wanted(self) -> str:
+        return WORDS[type(self.default)].format(most=self.most)
+
+    def _fits(self, value: object) -> bool:
+        types = (float, int) if isinstance(self.default, float) else (type(self.default),)
+        if type(value) not in types or (self.choices and value not in self.choices):
+            return False
+        if isinstance(value, str):
+            return len(value) <= MAX_TEXT and value.isprintable()
+        return 0 <= value <= self.most  # type: ignore[operator]
 
 
-WORDS: dict[type, str] = {str: "text", int: "a whole number", float: "a number of at least 0", bool: "true or false"}
+MAX_TEXT = 500  # characters
+WORDS: dict[type, str] = {
+    str: f"text of at most {MAX_TEXT} printable characters",
+    int: "a whole number of at least 0 and at most {most:,}",
+    float: "a number of at least 0 and at most {most:,}",
+    bool: "true or false",
+}
 TRUTHS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
 

@@ -26,9 +26,15 @@ def test_what_is_not_said_has_its_default():
         (16, "many", "give a whole number"),
         (16, -1, "give a whole number"),
         (16, True, "give a whole number"),
+        (16, 20_001, "a whole number of at least 0 and at most 20,000"),
+        (16, "9" * 400, "at most 20,000"),
+        (0.5, 10**400, "a number of at least 0 and at most 20,000"),
         (0.5, "nan", "give a number of at least 0"),
         (True, "perhaps", "give true or false"),
         ("a", "c", "give one of a, b"),
+        ("", "a\0b", "text of at most 500 printable characters"),
+        ("", "\ud800", "printable"),
+        ("", "a" * 501, "at most 500"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_the_name_and_what_would(default, given, wanted):
