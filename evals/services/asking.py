@@ -32,20 +32,23 @@ def answers(
     seeds: Mapping[K, int] | None = None,
     seconds_each: float | None = None,
     is_over: Callable[[], bool] | None = None,
+    may_start: Callable[[], bool] = lambda: True,
 ) -> Generator[tuple[K, Came], None, None]:
     """Ask every prompt, in their order. What has no answer when the loop is left, by `deadline` (time.monotonic()) or
     when `is_over` says so, is cancelled.
 
     `seeds` go with the sampling of their prompts. An answer that takes longer than `seconds_each`, from the question to
     its last token and tries after failures included, is given up as TookTooLong.
+    `may_start` is asked in another thread before each question: once it says no, those that are open are waited for.
     """
     if not prompts:
         return
     ready: queue.SimpleQueue[tuple[K, Came] | BaseException | None] = queue.SimpleQueue()
     loop = asyncio.new_event_loop()
     asking = _Asking(
-        completer, prompts, sampling, concurrency=concurrency, ready=ready, seeds=seeds or {}, seconds_each=seconds_each
-    )
+        completer, prompts, sampling, concurrency=concurrency, ready=ready, seeds=seeds or {},
+        seconds_each=seconds_each, may_start=may_start,
+    )  # fmt: skip
     thread = threading.Thread(target=asking.run, args=(loop,), name="evals-asking", daemon=True)
     thread.start()
     try:
@@ -84,6 +87,7 @@ class _Asking(Generic[K]):
         ready: "queue.SimpleQueue[tuple[K, Came] | BaseException | None]",
         seeds: Mapping[K, int],
         seconds_each: float | None,
+        may_start: Callable[[], bool],
     ) -> None:
         self._completer = completer
         self._waiting = list(prompts.items())[::-1]
@@ -91,6 +95,7 @@ class _Asking(Generic[K]):
         self._concurrency = concurrency
         self._ready = ready
         self._seeds, self._seconds_each = seeds, seconds_each
+        self._may_start = may_start
         self._main: asyncio.Task[None] | None = None
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -125,7 +130,7 @@ class _Asking(Generic[K]):
                 tasks.create_task(self._ask_on())
 
     async def _ask_on(self) -> None:
-        while self._waiting:
+        while self._waiting and self._may_start():
             key, prompt = self._waiting.pop()
             sampling = {**self._sampling, "seed": self._seeds[key]} if key in self._seeds else self._sampling
             try:

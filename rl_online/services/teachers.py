@@ -35,7 +35,9 @@ from rl_online.services.plans import effective_config
 
 ASK_JOB = "rl_online.ask_teacher"
 TEXT, LOGPROBS = "text", "logprobs"
-SLICE_S = 45.0  # of a worker's time; Celery ends a task at 90 s
+# Of a worker's time, which Celery ends at 90 s: questions start within the first, each is given up after the second.
+STARTS_S = 20.0
+EACH_S = 50.0
 AT_ONCE = 8
 MOST = 5000  # answers of one asking
 MAX_TOKENS = 1024  # of an answer by the teacher
@@ -110,31 +112,34 @@ def open_questions(
 
 
 def ask_job(job: ClaimedJob) -> None:
-    """In slices; killed anywhere, it goes on with what is not stored yet. Stops, and says so, at a spent budget."""
+    """In slices; killed anywhere, it goes on with what is not stored yet. Starts no question at a spent budget."""
     assert job.project_id is not None
     given = job.payload
     teacher = Teacher(model=given["model"], address=given["address"], wants=given["wants"])
-    deadline = time.monotonic() + SLICE_S
+    last_start = time.monotonic() + STARTS_S
     with tenant(job.project_id):
         policy = Policy.objects.get(id=given["policy"])
         turns, payloads = open_questions(policy, teacher, at_most=given["at_most"], failed_before=given["since"])
-        reason = stopped(Budget.Kind.TRAINING)
-    if not turns or reason:
+        is_spent = bool(stopped(Budget.Kind.TRAINING))
+    if not turns or is_spent:
         return
+
+    def may_start() -> bool:
+        return not is_spent and time.monotonic() < last_start
+
     by_key = {turn.pk: (turn, payloads[turn.turn_id]) for turn in turns}
     prompts = {key: cast("Prompt", question(payload, teacher)) for key, (_, payload) in by_key.items()}
     completer = teacher.completer(job.project_id)
     sampling = {"max_tokens": MAX_TOKENS} if teacher.wants == TEXT else ECHO
-    for key, came in answers(completer, prompts, sampling, concurrency=AT_ONCE, deadline=deadline):
+    asking = answers(completer, prompts, sampling, concurrency=AT_ONCE, seconds_each=EACH_S, may_start=may_start)
+    for key, came in asking:
         turn, payload = by_key.pop(key)
         with tenant(job.project_id):
             _keep(teacher, turn, payload, came)
-            reason = stopped(Budget.Kind.TRAINING)
+            is_spent = bool(stopped(Budget.Kind.TRAINING))
         crash.point("task.rl_online.ask_teacher.mid")
         job.renew()
-        if reason:
-            return
-    if by_key:
+    if by_key and not is_spent:
         raise NotYet(0, f"{len(by_key)} questions to {teacher.model} are open")
 
 

@@ -41,6 +41,13 @@ def test_a_completer_that_hangs_is_left_at_the_deadline(scripted):
     assert time.monotonic() - started < HANGS_S / 2
 
 
+def test_once_none_may_start_those_that_are_open_are_still_waited_for(scripted):
+    completer = scripted(str.upper, delay_s=0.01)
+    found = dict(answers(completer, PROMPTS, {}, concurrency=4, may_start=lambda: len(completer.asked) < 6))
+    assert {prompt.upper() for prompt in completer.asked} == {answer.text for answer in found.values()}
+    assert 6 <= len(found) < len(PROMPTS)
+
+
 def test_a_fault_of_the_completer_itself_is_not_swallowed(scripted):
     completer = scripted(lambda prompt: ZeroDivisionError("ours"))
     with pytest.raises(ExceptionGroup) as caught:
