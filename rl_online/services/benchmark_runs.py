@@ -6,13 +6,10 @@ nothing stored is asked again. All but the job itself is called inside a tenant.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -28,6 +25,7 @@ from registry.models import Checkpoint
 from registry.services import audit, find_checkpoint
 from registry.tenancy import tenant
 from rl_online.services.holdings import is_held, load_error
+from rl_online.services.locks import alone
 
 RUN_JOB = "rl_online.benchmark"
 SLICE_S = 45.0  # of a worker's time; Celery ends a task at 90 s
@@ -127,24 +125,11 @@ def resume_run(run: EvalRun, *, actor: str) -> int:
 
 def run_job(job: ClaimedJob) -> None:
     """A slice of a run. Raises NotYet until it is done, and while another job still asks for it."""
-    with _alone(job.payload["run"]) as is_alone:
+    # A run that is cancelled and resumed within one slice has two jobs; only one may ask.
+    with alone(lock_of(job.payload["run"])) as is_alone:
         if not is_alone:
             raise NotYet(LOOK_AGAIN_S, "another job still asks for this run")
         _run_slice(job)
-
-
-@contextmanager
-def _alone(run_id: str) -> Iterator[bool]:
-    """A run that is cancelled and resumed within one slice has two jobs; only one may ask. Held by the connection."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [lock_of(run_id)])
-        is_alone = bool(cursor.fetchone()[0])
-    try:
-        yield is_alone
-    finally:
-        if is_alone:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [lock_of(run_id)])
 
 
 def lock_of(run_id: str) -> str:

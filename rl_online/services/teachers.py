@@ -5,11 +5,14 @@ each token of our answers (a server that takes token ids and echoes them, of a m
 question is asked once and kept with its cost; what was refused or failed is a state, counted and never learnt from.
 """
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
@@ -26,10 +29,12 @@ from registry import outbound
 from registry.budgets import stopped
 from registry.errors import InvalidInput
 from registry.models import Budget, Deployment, Policy
+from registry.pricing import KINDS
 from registry.services import audit
 from registry.tenancy import tenant
 from rl_online.collecting import line_of
 from rl_online.models import LearningPlan, TeacherAnswer, TeacherState
+from rl_online.services.locks import alone
 from rl_online.services.own_answers import own_answers
 from rl_online.services.plans import effective_config
 
@@ -38,6 +43,7 @@ TEXT, LOGPROBS = "text", "logprobs"
 # Of a worker's time, which Celery ends at 90 s: questions start within the first, each is given up after the second.
 STARTS_S = 20.0
 EACH_S = 50.0
+LOOK_AGAIN_S = 5.0
 AT_ONCE = 8
 MOST = 5000  # answers of one asking
 MAX_TOKENS = 1024  # of an answer by the teacher
@@ -85,8 +91,9 @@ def ask_teacher(policy: Policy, teacher: Teacher, *, at_most: int, actor: str) -
             "policy": str(policy.id), "model": teacher.model, "address": teacher.address, "wants": teacher.wants,
             "at_most": at_most, "since": time.time(),
         }  # fmt: skip
-        key = f"{policy.id}:{teacher.model}:{teacher.address}:{teacher.wants}"
-        enqueue(ASK_JOB, project_id=policy.project_id, payload=payload, key=key[:200])
+        names = json.dumps([str(policy.id), teacher.model, teacher.address, teacher.wants])
+        key = hashlib.sha256(names.encode()).hexdigest()
+        enqueue(ASK_JOB, project_id=policy.project_id, payload=payload, key=key)
         after = {"model": teacher.model, "address": teacher.address, "questions": open_now}
         audit("ask", "teacher", policy.name, actor=actor, after=after)
     return open_now
@@ -113,9 +120,23 @@ def open_questions(
 
 def ask_job(job: ClaimedJob) -> None:
     """In slices; killed anywhere, it goes on with what is not stored yet. Starts no question at a spent budget."""
-    assert job.project_id is not None
     given = job.payload
     teacher = Teacher(model=given["model"], address=given["address"], wants=given["wants"])
+    # Asked again while it is at it, the teacher has two jobs; only one may ask.
+    with alone(lock_of(job.project_id, teacher)) as is_alone:
+        if not is_alone:
+            raise NotYet(LOOK_AGAIN_S, f"another job still asks {teacher.model}")
+        _ask_slice(job, teacher)
+
+
+def lock_of(project_id: UUID | None, teacher: Teacher) -> str:
+    return f"teacher:{project_id}:{teacher.wants}:{teacher.model}:{teacher.address}"
+
+
+def _ask_slice(job: ClaimedJob, teacher: Teacher) -> None:
+    """Raises NotYet while questions are left that were not started."""
+    assert job.project_id is not None
+    given = job.payload
     last_start = time.monotonic() + STARTS_S
     with tenant(job.project_id):
         policy = Policy.objects.get(id=given["policy"])
@@ -166,8 +187,29 @@ def _keep(teacher: Teacher, turn: Turn, payload: TurnPayload, came: Completion |
         values = {"state": TeacherState.REFUSED if is_refused else TeacherState.FAILED, "error": str(came)[:500]}
     else:
         values = {"usage": dict(came.usage), "cost_usd": came.cost_usd} | _said(teacher, payload, came)
-    TeacherAnswer.objects.filter(turn=turn, **_named(teacher)).delete()  # a failure that is asked again
+    failed = TeacherAnswer.objects.filter(turn=turn, state=TeacherState.FAILED, **_named(teacher)).first()
+    if failed is not None:
+        values |= _paid(failed, values)
+        failed.delete()
     TeacherAnswer.objects.create(turn=turn, **_named(teacher), **values)
+
+
+def _paid(failed: TeacherAnswer, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Usage and cost of a failure and of asking again; unpriced where either told its usage and has no price."""
+    usage, cost = values.get("usage", {}), values.get("cost_usd")
+    if not failed.usage:
+        return {"usage": usage, "cost_usd": cost}
+    if not usage:
+        return {"usage": failed.usage, "cost_usd": failed.cost_usd}
+    both = (failed.usage, usage)
+    total = {kind: sum(one.get(kind, 0) for one in both) for kind in KINDS if any(kind in one for one in both)}
+    provided = [Decimal(one["provided_usd"]) for one in both if "provided_usd" in one]
+    if provided:
+        total["provided_usd"] = f"{sum(provided):f}"
+    return {
+        "usage": usage | total,
+        "cost_usd": None if cost is None or failed.cost_usd is None else cost + failed.cost_usd,
+    }
 
 
 def _named(teacher: Teacher) -> dict[str, str]:

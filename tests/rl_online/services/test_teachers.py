@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from evals.services import completers
-from feedback.models import TurnPayload
+from jobs.models import Job
 from jobs.services import NotYet, claim_next
 from registry.errors import InvalidInput
 from registry.models import Budget, PriceCard
@@ -25,6 +26,7 @@ from rl_online.services.teachers import (
     ask_teacher,
     count_answers,
     is_asking,
+    lock_of,
     open_questions,
 )
 from rl_online.spending.ledger import ledger
@@ -200,49 +202,6 @@ def test_what_cannot_be_asked_is_refused(project, policy, serve, changes, said):
         ask_teacher(policy, Teacher(**given), **ENOUGH)
 
 
-REDACTED = {"prompt": "<EMAIL>", "prompt_token_ids": None, "completion_token_ids": None, "logprobs": None}
-
-
-@pytest.mark.parametrize("redact", [lambda rows: rows.delete(), lambda rows: rows.update(**REDACTED)])
-@pytest.mark.parametrize("wants", [TEXT, LOGPROBS])
-def test_a_redacted_turn_loses_what_was_said_about_it_and_keeps_what_that_cost(
-    project, policy, judged, serve, work, redact, wants
-):
-    judged(id="redacted"), judged(id="stays")
-    reply = said("w7", reasoning_content="hm") if wants == TEXT else GOOD_ECHO
-    with tenant(project.id):
-        teacher = teacher_at(serve((200, {}, reply), (200, {}, reply)), wants)
-        ask_teacher(policy, teacher, **ENOUGH)
-    work()
-    with tenant(project.id):
-        redact(TurnPayload.objects.filter(project_id=project.id, turn_id="redacted"))
-        gone, stays = TeacherAnswer.objects.order_by("turn__turn_id")
-        assert (gone.text, gone.reasoning, gone.likely, gone.usage) == ("", "", None, stays.usage)
-        assert (stays.text, stays.reasoning) == ("w7", "hm") if wants == TEXT else len(stays.likely) == 3
-        assert open_questions(policy, teacher, at_most=100)[0] == []
-
-
-def test_an_answer_about_a_turn_that_was_redacted_meanwhile_is_not_kept(project, policy, judged, serve, work):
-    judged()
-    server = serve((200, {}, said("w7", reasoning_content="hm")))
-    with tenant(project.id):
-        ask_teacher(policy, teacher_at(server), **ENOUGH)
-    ask = teachers.answers
-
-    def redacted_before_it_is_stored(*arguments, **options):
-        for one in ask(*arguments, **options):
-            with tenant(project.id):
-                TurnPayload.objects.filter(project_id=project.id).update(**REDACTED)
-            yield one
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(teachers, "answers", redacted_before_it_is_stored)
-        work()
-    with tenant(project.id):
-        one = TeacherAnswer.objects.get()
-    assert (one.state, one.text, one.reasoning, one.usage["input"]) == ("failed", "", "", 100)
-
-
 def test_a_teacher_that_is_too_slow_has_failed_and_is_not_asked_for_ever(
     project, policy, judged, serve, work, monkeypatch
 ):
@@ -268,3 +227,58 @@ def test_no_question_is_started_late_in_a_slice_and_the_job_goes_on(project, pol
     with pytest.raises(NotYet, match="2 questions to big are open"):
         work()
     assert server.requests == []
+
+
+def test_of_two_jobs_one_asks_and_the_other_waits(project, policy, judged, serve, work):
+    judged()
+    server = serve((200, {}, said("w7")))
+    with tenant(project.id):
+        ask_teacher(policy, teacher_at(server), **ENOUGH)
+    other = connection.get_new_connection(connection.get_connection_params())
+    try:
+        with other.cursor() as cursor:
+            name = lock_of(project.id, teacher_at(server))
+            cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
+        with pytest.raises(NotYet, match="another job still asks big"):
+            work()
+    finally:
+        other.close()
+    assert server.requests == []
+
+
+def test_teachers_with_long_addresses_that_end_differently_are_asked_each(project, policy, judged, serve):
+    judged()
+    server = serve((200, {}, said("w7")))
+    with tenant(project.id):
+        for end in ("a", "b", "b"):
+            address = f"{server.url}/{'long' * 50}/{end}"
+            assert ask_teacher(policy, Teacher(model="big", address=address, wants=TEXT), **ENOUGH) == 1
+    assert Job.objects.filter(kind=ASK_JOB).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("second", "state", "cost", "output"),
+    [
+        ((200, {}, said("w7")), "answered", "0.0004", 20),
+        ((404, {}, {}), "failed", "0.0002", 10),
+        ((200, {}, said("w7") | {"usage": USAGE | {"cost": 0.5}}), "answered", "0.0004", 20),
+    ],
+)
+def test_what_a_failure_cost_stays_when_it_is_asked_again(
+    project, policy, judged, serve, work, second, state, cost, output
+):
+    judged()
+    server = serve((200, {}, said(" ") | {"usage": USAGE | {"cost": 0.25}}), second)
+    with tenant(project.id):
+        PriceCard.objects.create(
+            model="big", valid_from=timezone.now() - timedelta(days=1), input_usd=Decimal(1), output_usd=Decimal(10)
+        )
+    for _ in range(2):
+        with tenant(project.id):
+            assert ask_teacher(policy, teacher_at(server), **ENOUGH) == 1
+        work()
+    with tenant(project.id):
+        one = TeacherAnswer.objects.get()
+    assert (one.state, one.cost_usd, one.usage["output"]) == (state, Decimal(cost), output)
+    told = second[2].get("usage", {}).get("cost", 0)
+    assert Decimal(one.usage["provided_usd"]) == Decimal("0.25") + Decimal(told)
