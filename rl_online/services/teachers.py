@@ -46,6 +46,7 @@ EACH_S = 50.0
 LOOK_AGAIN_S = 5.0
 AT_ONCE = 8
 MOST = 5000  # answers of one asking
+MAX_ADDRESS = 500  # characters
 MAX_TOKENS = 1024  # of an answer by the teacher
 TOP = 20  # likeliest tokens asked for at each place
 CONTINUE = "Continue the text. Answer with the continuation alone."
@@ -78,8 +79,10 @@ def ask_teacher(policy: Policy, teacher: Teacher, *, at_most: int, actor: str) -
     """
     if teacher.wants not in (TEXT, LOGPROBS):
         raise InvalidInput(f"found {teacher.wants[:20]!r}; give {TEXT} or {LOGPROBS}", field="wants")
-    if not teacher.model or len(teacher.model) > 200:
+    if not teacher.model or len(teacher.model) > 200 or not teacher.model.isprintable():
         raise InvalidInput("name the model as its server calls it", field="teacher")
+    if len(teacher.address) > MAX_ADDRESS or not teacher.address.isprintable():
+        raise InvalidInput(f"give an address of at most {MAX_ADDRESS} printable characters", field="address")
     outbound.check_url(teacher.address, field="address")
     if not 1 <= at_most <= MOST:
         raise InvalidInput(f"found {at_most}; give 1 to {MOST}", field="at_most")
@@ -191,7 +194,7 @@ def _keep(teacher: Teacher, turn: Turn, payload: TurnPayload, came: Completion |
     if failed is not None:
         values |= _paid(failed, values)
         failed.delete()
-    TeacherAnswer.objects.create(turn=turn, **_named(teacher), **values)
+    TeacherAnswer.objects.create(turn=turn, **_named(teacher), **_storable(values))
 
 
 def _paid(failed: TeacherAnswer, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,6 +212,14 @@ def _paid(failed: TeacherAnswer, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "usage": usage | total,
         "cost_usd": None if cost is None or failed.cost_usd is None else cost + failed.cost_usd,
+    }
+
+
+def _storable(values: dict[str, Any]) -> dict[str, Any]:
+    """With what no text column takes replaced in its texts: NUL, and halves of characters."""
+    return {
+        name: value.encode(errors="replace").decode().replace("\0", "\ufffd") if isinstance(value, str) else value
+        for name, value in values.items()
     }
 
 

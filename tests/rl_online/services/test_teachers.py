@@ -193,7 +193,10 @@ def test_nothing_is_asked_once_the_budget_is_spent(project, policy, judged, serv
     [
         ({"wants": "more"}, "give text or logprobs"),
         ({"model": ""}, "name the model"),
+        ({"model": "big\0"}, "name the model"),
         ({"address": "file:///x"}, "http"),
+        ({"address": "http://127.0.0.1/" + "a" * 500}, "an address of at most 500"),
+        ({"address": "http://127.0.0.1/\0"}, "an address of at most 500 printable"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(project, policy, serve, changes, said):
@@ -282,3 +285,16 @@ def test_what_a_failure_cost_stays_when_it_is_asked_again(
     assert (one.state, one.cost_usd, one.usage["output"]) == (state, Decimal(cost), output)
     told = second[2].get("usage", {}).get("cost", 0)
     assert Decimal(one.usage["provided_usd"]) == Decimal("0.25") + Decimal(told)
+
+
+def test_what_no_text_column_takes_is_replaced_in_what_was_said(project, policy, judged, serve, work):
+    judged(), judged()
+    server = serve(
+        (200, {}, said("w\0 7", reasoning_content="\ud800 hm")), (400, {}, {"error": {"message": "not\0that"}})
+    )
+    with tenant(project.id):
+        ask_teacher(policy, teacher_at(server), **ENOUGH)
+    work()
+    with tenant(project.id):
+        found = set(TeacherAnswer.objects.values_list("text", "reasoning", "error"))
+    assert found == {("w\ufffd 7", "? hm", ""), ("", "", "status 400: not\ufffdthat")}
