@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from feedback.models import Turn, TurnPayload
-from registry.errors import InvalidInput
+from registry.errors import Conflict, InvalidInput
 from registry.models import Checkpoint
 from registry.services import find_checkpoint
 from rl_online.collecting import RL, is_complete, num_tokens_of, rewarded, scores_of, slice_of, user_hash
@@ -26,6 +26,7 @@ from rl_online.rewards.composite import parse_reward_spec
 from rl_online.rewards.heldout import choose_heldout
 from rl_online.services.drawing import Drawn, draw_answers
 from rl_online.services.hints import SOURCES, find_hints, hinted
+from rl_online.services.locks import lock_until_commit
 from rl_online.services.own_answers import own_answers
 from rl_online.services.plans import folder_of
 from rl_online.services.stages.stage import Ask, Contents, Option, Ready, Stage, spread
@@ -38,6 +39,7 @@ from rl_online.training.teaching import HINTED_PROMPT, TEACHER_LOGPROBS, TEACHER
 
 HINT = "hint"  # the teacher that is the policy itself
 FRESH = "fresh"
+MAX_DRAWN = 16_384  # tokens drawn while somebody waits for the update to start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +141,28 @@ def _read(lessons: list[Lesson], asked: Ask) -> Read:
     prompts = {one.turn.turn_id: one.payload.prompt_token_ids for one in lessons}
     is_fresh = asked.options["answers"] == FRESH
     return Read(
-        drawn=draw_answers(asked.line.serving, prompts, max_tokens=asked.options["max_tokens"]) if is_fresh else None,
+        drawn=_draw(prompts, asked) if is_fresh else None,
         hinted=encode_texts(asked.line.serving, hints),
         answers={one.turn.turn_id: tokens[one.key] for one in texts if one.key in tokens},
     )
+
+
+def _draw(prompts: Mapping[str, list[int]], asked: Ask) -> dict[str, Drawn]:
+    """Raises InvalidInput for more than MAX_DRAWN, Conflict while another transaction draws for this policy."""
+    each = asked.options["max_tokens"]
+    if len(prompts) * each > MAX_DRAWN:
+        raise InvalidInput(
+            f"{len(prompts)} fresh answers of up to {each} tokens are more than the {MAX_DRAWN:,} tokens that may be "
+            "drawn at once; lower at_most or max_tokens, or take answers=settled",
+            field="at_most",
+        )
+    if not lock_until_commit(drawing_lock(asked)):
+        raise Conflict(f"fresh answers of {asked.policy.name} are being drawn already; look at its updates")
+    return draw_answers(asked.line.serving, prompts, max_tokens=each)
+
+
+def drawing_lock(asked: Ask) -> str:
+    return f"drawing:{asked.policy.id}"
 
 
 def _hint_of(one: Lesson) -> str:

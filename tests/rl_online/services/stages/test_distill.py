@@ -6,13 +6,14 @@ from decimal import Decimal
 import pytest
 import torch
 from django.conf import settings
+from django.db import connection
 from django.utils import timezone
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from evals.models import Score
 from feedback.models import Flag, ReviewResponse
-from registry.errors import InvalidInput
+from registry.errors import Conflict, InvalidInput
 from registry.services import create_policy, register_checkpoint
 from registry.tenancy import tenant
 from rl_online.collecting import payloads_of
@@ -22,7 +23,7 @@ from rl_online.policy.load import load_policy
 from rl_online.policy.tiny import build_tiny_policy
 from rl_online.rewards.batch import read_batch
 from rl_online.services import hints, runs, sealing
-from rl_online.services.stages.distill import STAGE
+from rl_online.services.stages.distill import STAGE, drawing_lock
 from rl_online.services.stages.starting import ask, prepare_stage
 from rl_online.services.updates import trigger_update
 from rl_online.serving.client import EngineClient
@@ -221,6 +222,28 @@ def test_answers_are_drawn_anew_to_the_same_prompts(project, policy, held, netwo
         logp = torch.tensor(logprobs_of(held, ids))[one.prompt_length - 1 :]
         assert one.behaviour_logprobs[2:] == pytest.approx(logp.tolist(), abs=1e-4)
         assert one.row["sampling"]["temperature"] == 1.0
+
+
+def test_more_than_can_be_drawn_while_somebody_waits_is_refused(project, policy, held, network, answered):
+    network("big", seed=1)
+    for _ in range(6):
+        answered()
+    with tenant(project.id), pytest.raises(InvalidInput, match=r"6 fresh answers of up to 5000 .*lower at_most"):
+        prepare_stage(STAGE, asked(policy, teacher="big@1", answers="fresh", max_tokens=5000))
+
+
+def test_a_second_click_does_not_draw_again_while_the_first_draws(project, policy, held, network, answered):
+    network("big", seed=1)
+    answered(), answered()
+    other = connection.get_new_connection(connection.get_connection_params())
+    try:
+        with tenant(project.id), other.cursor() as cursor:
+            wanted = asked(policy, teacher="big@1", answers="fresh")
+            cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [drawing_lock(wanted)])
+            with pytest.raises(Conflict, match="editor are being drawn already"):
+                prepare_stage(STAGE, wanted)
+    finally:
+        other.close()
 
 
 def logprobs_of(folder, ids):
