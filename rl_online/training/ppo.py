@@ -34,7 +34,7 @@ from rl_online.training.local import LocalTrainer
 from rl_online.training.overoptimisation import best_of, curve_of, should_stop
 from rl_online.training.reward_model import AnswerScorer, load_scorer, read_facts
 from rl_online.training.samples import Stream, TrainingSample
-from rl_online.training.scalar import ScalarTrainer, before_each
+from rl_online.training.scalar import ScalarTrainer, before_each, refuse_for_scalar
 from rl_online.training.scoring import Scorer, frozen_scorer
 from rl_online.training.snapshots import History, Snapshots
 from rl_online.training.state import state_folder
@@ -259,6 +259,7 @@ def refuse_for_ppo(request: UpdateRequest, *, has_proxy: bool) -> None:
         raise ContradictoryUpdate(
             f"base_kl is {config.base_kl}, but PPO has the KL to the base in its reward: set ppo_kl, and base_kl to 0"
         )
+    refuse_for_scalar(config)  # of the value network
     for name, right, why in UNUSED:
         if (value := getattr(config, name)) != right:
             raise ContradictoryUpdate(f"{name} is {value}, but {why}; set it to {right}")

@@ -16,10 +16,11 @@ from transformers import PreTrainedModel
 from rl_online.policy.checkpointing import recompute_layers
 from rl_online.policy.load import choose_device
 from rl_online.policy.logprobs import pad_rows
-from rl_online.policy.scalar_head import load_scalar, read_scalars
+from rl_online.policy.scalar_head import HEAD, load_scalar, read_scalars
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.errors import ContradictoryUpdate
 from rl_online.training.optimizer import MasterOptimizer
+from rl_online.training.optimizer_kinds import hidden_matrices
 from rl_online.training.samples import TrainingSample
 from rl_online.training.scoring import Layout, choose_attention
 from rl_online.training.state import TrainerState, read_state, write_state
@@ -42,11 +43,22 @@ def before_each(sample: TrainingSample) -> list[int]:
     return [place - 1 for place in sample.positions]
 
 
+def refuse_for_scalar(config: UpdateConfig) -> None:
+    """Raises ContradictoryUpdate for what only a policy's trainer can do."""
+    if config.lora_rank:
+        raise ContradictoryUpdate(
+            f"lora_rank is {config.lora_rank}, but a network that says numbers trains every weight; set it to 0"
+        )
+    if config.packing:
+        raise ContradictoryUpdate("packing is on, but a network that says numbers is read unpacked; switch it off")
+
+
 class ScalarTrainer:
     """Deterministic on one CPU with one thread count: equal calls give equal bits."""
 
     def __init__(self, folder: Path, *, config: UpdateConfig, device: str, reads: Reads) -> None:
-        """Of a reward model in `folder`, or a policy, which gets a head of zeros."""
+        """Of a reward model in `folder`, or a policy, which gets a head of zeros. Raises ContradictoryUpdate."""
+        refuse_for_scalar(config)
         self.folder = folder
         self.reads = reads
         try:
@@ -56,7 +68,8 @@ class ScalarTrainer:
         except ValueError as error:
             raise ContradictoryUpdate(str(error)) from error
         self.layout = Layout(is_split=True, is_packed=False, max_tokens=config.micro_batch_tokens)
-        self.optimizer = MasterOptimizer(self.model.named_parameters(), config)
+        hidden = hidden_matrices(self.model) - {HEAD}
+        self.optimizer = MasterOptimizer(self.model.named_parameters(), config, hidden=hidden)
 
     def values(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
         """What is read of each sample, without gradient."""

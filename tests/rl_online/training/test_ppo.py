@@ -244,6 +244,8 @@ def test_a_value_network_learns_what_to_expect(tmp_path):
         ({"advantage": "grpo"}, "advantage is grpo, .* set it to baseline"),
         ({"overlong_buffer": 2, "max_response_tokens": 8}, "overlong_buffer is 2, .* set it to 0"),
         ({"distill_weight": 0.5}, "distill_weight is 0.5, but PPO asks no teacher"),
+        ({"lora_rank": 4}, "lora_rank is 4, .* set it to 0"),
+        ({"packing": True}, "packing is on, .* switch it off"),
         ({"value_init": "reward_model"}, "choose fresh"),
     ],
 )

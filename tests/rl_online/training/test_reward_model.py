@@ -8,9 +8,11 @@ from transformers import AutoModelForSequenceClassification
 
 from rl_online.algorithms.reward_model import bradley_terry
 from rl_online.policy.load import load_tokenizer
+from rl_online.policy.tiny import build_tiny_policy
 from rl_online.training.errors import ContradictoryUpdate, UpdateCancelled, UpdateFailed
 from rl_online.training.reward_model import REWARD, load_scorer, run_reward_model
 from rl_online.training.samples import Stream, TrainingSample
+from rl_online.training.scalar import ScalarTrainer, after_the_last
 from rl_online.training.state import state_folder
 from rl_online.weights.errors import CorruptCheckpoint
 from rl_online.weights.manifest import verify_folder
@@ -188,3 +190,23 @@ def test_another_tokenizer_is_refused(learnt, tmp_path):
     write_manifest(other, policy="p", version=1)
     with pytest.raises(ContradictoryUpdate, match="another tokenizer"):
         load_scorer(result.folder, other, PAIR_CONFIG, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), [({"lora_rank": 4}, "lora_rank is 4, .* set it to 0"), ({"packing": True}, "switch it off")]
+)
+def test_what_only_a_policy_can_be_trained_with_is_refused(tmp_path, changes, said):
+    with pytest.raises(ContradictoryUpdate, match=said):
+        run(request_of(tmp_path, config=replace(SHORT, **changes)))
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs torch 2.9")
+def test_muon_takes_the_matrices_of_the_trunk_and_neither_embeddings_nor_head(tmp_path):
+    folder = build_tiny_policy(tmp_path, ["w1"])
+    trainer = ScalarTrainer(folder, config=replace(SHORT, optimizer="muon"), device="cpu", reads=after_the_last)
+    muon, adamw = ([id(one) for one in mover.param_groups[0]["params"]] for mover in trainer.optimizer.optimizers)
+    places = {id(master): name for name, master in trainer.optimizer.masters.items()}
+    assert {name.split(".")[-2] for name in map(places.__getitem__, muon)} == {
+        "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+    }  # fmt: skip
+    assert {"score.weight", "model.embed_tokens.weight"} <= set(map(places.__getitem__, adamw))
