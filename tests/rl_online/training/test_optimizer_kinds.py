@@ -1,4 +1,6 @@
+import importlib.util
 import math
+import os
 import sys
 
 import pytest
@@ -11,16 +13,25 @@ from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.errors import ContradictoryUpdate
 from rl_online.training.optimizer import MasterOptimizer
 from rl_online.training.optimizer_kinds import hidden_matrices
+from tests.conftest import unavailable
 
 KINDS = ["adamw", "muon", "adamw8bit"]
 
 
 def optimizer_for(kind, *shape, seed=0, start=None, **settings):
     if kind == "adamw8bit":
-        pytest.importorskip("torchao", reason="adamw8bit needs the extra: pip install 'strop[adamw8bit]'")
+        find_torchao()
     weight = torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) if start is None else start
     parameter = Parameter(weight.bfloat16())
     return parameter, MasterOptimizer([("w", parameter)], UpdateConfig(optimizer=kind, **settings), hidden={"w"})
+
+
+def find_torchao():
+    """CI has it in a folder of its own."""
+    if (folder := os.environ.get("STROP_TEST_TORCHAO")) and folder not in sys.path:
+        sys.path.append(folder)
+    if importlib.util.find_spec("torchao") is None:
+        unavailable("adamw8bit needs the extra: pip install 'strop[adamw8bit]'")
 
 
 def learn(parameter, optimizer, *seeds):
