@@ -114,7 +114,7 @@ class BatchSample(TenantModel):
 
     batch = models.ForeignKey(RewardBatch, on_delete=models.CASCADE, related_name="samples")
     kind = models.CharField(
-        max_length=12, choices=UpdateKind, default=UpdateKind.ONLINE, db_default=UpdateKind.ONLINE.value
+        max_length=12, choices=UpdateKind, default=UpdateKind.ONLINE, db_default=str(UpdateKind.ONLINE)
     )
     part = models.CharField(max_length=140, default="", blank=True, db_default="")
     # what it plays where a kind may learn from a turn in several ways: in a pair its side and its twin; else empty
@@ -172,7 +172,7 @@ class UpdateRun(TenantModel):
 
     id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
     kind = models.CharField(
-        max_length=12, choices=UpdateKind, default=UpdateKind.ONLINE, db_default=UpdateKind.ONLINE.value
+        max_length=12, choices=UpdateKind, default=UpdateKind.ONLINE, db_default=str(UpdateKind.ONLINE)
     )
     options = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     # what its batch was sealed by, of the stage's options
@@ -585,3 +585,28 @@ class TeacherAnswer(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.model} on {self.turn_id}: {self.state}"
+
+
+class RewardModel(TenantModel):
+    """A network that scores answers, made by an update of kind reward_model; PPO is trained against it."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid, editable=False)
+    policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="reward_models")
+    run = models.OneToOneField(UpdateRun, on_delete=models.CASCADE, related_name="reward_model")
+    part = models.CharField(max_length=5)  # of the people it learnt from: all, proxy or gold
+    tree_digest = models.CharField(max_length=64)
+    folder = models.CharField(max_length=200)  # below the home's checkpoints
+    num_bytes = models.PositiveBigIntegerField()
+    report = models.JSONField()  # of training.pair_report.PairReport, with num_trained, num_heldout and part
+    created_at = models.DateTimeField(auto_now_add=True)
+    files_deleted_at = models.DateTimeField(null=True)
+    files_deleted_reason = models.CharField(max_length=200, default="", blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(part__in=["all", "proxy", "gold"]), name="reward_model_part_known")
+        ]
+        indexes = [models.Index(fields=["project", "-created_at"], name="reward_model_by_time")]
+
+    def __str__(self) -> str:
+        return f"reward model {self.run.version} of {self.policy.name}"

@@ -98,14 +98,21 @@ def work(stopping: threading.Event) -> None:
 def runners() -> "dict[str, Run]":
     """Who trains which kind of update; each takes an UpdateRequest and reports, stops and goes on as `run_update`."""
     by_update = ("online", "sft", "pairs", "distill")
-    return {**dict.fromkeys(by_update, train_checkpoint), "midtrain": train_on_corpus}
+    return {
+        **dict.fromkeys(by_update, train_checkpoint),
+        "midtrain": train_on_corpus,
+        "ppo": train_by_ppo,
+        "reward_model": train_reward_model,
+    }
 
 
 def dry_runners() -> "dict[str, RunDry]":
     """Who tries a few samples of which kind; each takes a DryRunRequest."""
     from rl_online.training.dry_run import run_dry
+    from rl_online.training.reward_model import run_dry_pairs
 
-    return dict.fromkeys(("online", "sft", "pairs", "midtrain", "distill"), run_dry)
+    by_update = ("online", "sft", "pairs", "midtrain", "distill")
+    return {**dict.fromkeys(by_update, run_dry), "reward_model": run_dry_pairs}
 
 
 def train_on_corpus(request: "UpdateRequest", **hooks: Any) -> "Trained":
@@ -119,11 +126,32 @@ def train_checkpoint(request: "UpdateRequest", **hooks: Any) -> "Trained":
     """`run_update` as a runner, in this process or over ranks."""
     from django.conf import settings
 
-    from rl_online.services.updater import Trained
     from rl_online.training.update import run_update
 
     is_shared = settings.TRAINER == "torchrun" and request.kind != "distill"  # a teacher is asked in one process
-    result = (run_over_ranks if is_shared else run_update)(request, **hooks)
+    return _trained((run_over_ranks if is_shared else run_update)(request, **hooks))
+
+
+def train_by_ppo(request: "UpdateRequest", **hooks: Any) -> "Trained":
+    """`run_ppo` as a runner, in this process: its answers are drawn where it learns."""
+    from rl_online.training.ppo import run_ppo
+
+    return _trained(run_ppo(request, **hooks))
+
+
+def train_reward_model(request: "UpdateRequest", **hooks: Any) -> "Made":
+    """`run_reward_model` as a runner."""
+    from rl_online.services.updater import Made
+    from rl_online.training.reward_model import run_reward_model
+
+    made = run_reward_model(request, **hooks)
+    result = {"tree_digest": made.tree_digest, "num_bytes": made.num_bytes, "report": made.report}
+    return Made(result=result, timings={"train": round(made.train_s, 3)})
+
+
+def _trained(result: "UpdateResult") -> "Trained":
+    from rl_online.services.updater import Trained
+
     return Trained(
         tree_digest=result.tree_digest,
         num_bytes=result.num_bytes,

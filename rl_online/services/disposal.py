@@ -22,7 +22,7 @@ from jobs import crash
 from registry.models import Checkpoint, Policy
 from registry.services import all_projects
 from registry.tenancy import tenant
-from rl_online.models import OPEN_STATES, Corpus, RewardBatch, UpdateRun
+from rl_online.models import OPEN_STATES, Corpus, RewardBatch, RewardModel, UpdateRun
 
 ORPHAN_AGE_S = 24 * 3600.0  # younger ones may be being written
 
@@ -90,7 +90,7 @@ def dispose_orphans(report: Report) -> None:
 @dataclass(frozen=True, kw_only=True)
 class _Known:
     policies: set[str]
-    folders: set[str]  # <policy>/vNNNNNN of registered checkpoints and of updates under way
+    folders: set[str]  # <policy>/vNNNNNN of registered checkpoints, reward models and updates under way
     batches: set[str]
     corpora: set[str]  # <project>/<digest>, and what builds write in
 
@@ -104,6 +104,7 @@ def _known() -> _Known:
         with tenant(project.id):
             policies |= {str(one) for one in Policy.objects.values_list("id", flat=True)}
             folders |= set(Checkpoint.objects.values_list("folder", flat=True))
+            folders |= set(RewardModel.objects.values_list("folder", flat=True))
             making = UpdateRun.objects.filter(state__in=OPEN_STATES).values_list("policy_id", "version")
             folders |= {f"{policy}/v{version:06d}" for policy, version in making}
             batches |= set(RewardBatch.objects.values_list("digest", flat=True))

@@ -1,4 +1,4 @@
-"""Answers of the serving line that a teacher may be asked about, newest first. Inside a tenant; reads only."""
+"""Answers of the serving line that a stage may ask something about, newest first. Inside a tenant; reads only."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -19,13 +19,15 @@ class OwnAnswers:
     dropped: Counter[str]  # reason -> turns
 
 
-def own_answers(line: Line, *, max_lag: int, most: int, needs_logprobs: bool) -> OwnAnswers:
-    """Within the staleness cap, and in no batch of a distillation yet; about `most` of them, looked for in four times
+def own_answers(
+    line: Line, *, max_lag: int, most: int, needs_logprobs: bool, kind: str = UpdateKind.DISTILL
+) -> OwnAnswers:
+    """Within the staleness cap, and in no batch of the kind yet; about `most` of them, looked for in four times
     as many turns.
     """
     dropped: Counter[str] = Counter()
     turns = []
-    for turn in _unspent(line, max_lag)[: LOOKED_AT * most]:
+    for turn in _unspent(line, max_lag, kind)[: LOOKED_AT * most]:
         reason = fault_of(turn, line, kind=RL, max_lag=max_lag)
         if reason is None or (reason == "incomplete" and not needs_logprobs):
             turns.append(turn)
@@ -39,8 +41,8 @@ def own_answers(line: Line, *, max_lag: int, most: int, needs_logprobs: bool) ->
     return OwnAnswers(turns=whole, payloads=payloads, dropped=+dropped)
 
 
-def _unspent(line: Line, max_lag: int) -> QuerySet[Turn]:
-    spent = BatchSample.objects.filter(kind=UpdateKind.DISTILL, turn_ref=OuterRef("turn_id"), is_correction=False)
+def _unspent(line: Line, max_lag: int, kind: str) -> QuerySet[Turn]:
+    spent = BatchSample.objects.filter(kind=kind, turn_ref=OuterRef("turn_id"), is_correction=False)
     versions = [one.version for one in line.checkpoints[: max_lag + 1]]
     turns = Turn.objects.filter(~Exists(spent), settled_at__isnull=False, label__isnull=False)
     turns = turns.filter(policy=line.policy.name, version__in=versions, source__in=LIVE_SOURCES)

@@ -6,15 +6,17 @@ checkpoint that answered, so no versions are sealed. Not here: which pairs there
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rl_online.collecting import num_tokens_of, slice_of, user_hash
-from rl_online.models import BatchSample
+from rl_online.models import BatchSample, UpdateKind
 from rl_online.rewards.batch import NO_PAIR, Sample
 from rl_online.rewards.heldout import choose_heldout
 from rl_online.services.pairs import OVER, SOURCES, UNDER, FoundPairs, Pair, find_pairs
 from rl_online.services.stages.stage import Ask, Contents, Option, Ready, spread
 from rl_online.services.tokens import Answer, Tokens, answers_as_tokens, num_token_ids, token_fault
+from rl_online.training.pairs import part_of, person_of
 
 PAIR_OPTIONS = (
     Option(name="choices", default=True, help="take A/B choices: preference signals"),
@@ -57,7 +59,9 @@ def gather_pairs(kind: str, asked: Ask, at_most: int | None) -> Contents:
             dropped[fault] += 1
         elif chosen and rejected:
             usable.append((pair, chosen, rejected))
-    aside = choose_heldout([_name(pair) for pair, *_ in usable], at_most=asked.config.heldout_samples)
+    names = [_name(pair) for pair, *_ in usable]
+    is_split_by_person = kind == UpdateKind.REWARD_MODEL  # by the trainer, see training.pairs
+    aside = set() if is_split_by_person else choose_heldout(names, at_most=asked.config.heldout_samples)
     samples: list[Sample] = []
     lineage: list[BatchSample] = []
     for pair, chosen, rejected in usable:
@@ -69,8 +73,15 @@ def gather_pairs(kind: str, asked: Ask, at_most: int | None) -> Contents:
 
 
 def _find(kind: str, asked: Ask) -> FoundPairs:
+    """Of the people of `part`, where a stage has that option."""
     sources = [name for name in SOURCES if asked.options[name]]
-    return find_pairs(asked.line, kind=kind, sources=sources, at_most=asked.options["at_most"])
+    found = find_pairs(asked.line, kind=kind, sources=sources, at_most=asked.options["at_most"])
+    part = asked.options.get("part", "all")
+    return replace(found, pairs=[one for one in found.pairs if part in ("all", part_of(_person(one, asked)))])
+
+
+def _person(pair: Pair, asked: Ask) -> str:
+    return person_of(_row(pair, pair.rejected, "", asked, is_heldout=False))
 
 
 def _name(pair: Pair) -> str:

@@ -29,6 +29,7 @@ from rl_online.models import (
     EngineHolding,
     LearningPlan,
     RewardBatch,
+    RewardModel,
     UpdateKind,
     UpdateRun,
     UpdateState,
@@ -38,6 +39,7 @@ from rl_online.services.corpora import folder_of_corpus
 from rl_online.services.disposal import Paths, Report, dispose
 from rl_online.services.holdings import REPORT_HOLDS_FOR, first_checkpoint
 from rl_online.services.plans import deltas_folder, folder_of
+from rl_online.services.reward_models import folder_of_reward_model
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +66,11 @@ def collect(project_id: UUID, *, actor: str, report: Report) -> None:
     with tenant(project_id):
         _alone()
         corpora = _let_go_of_corpora(actor=actor, report=report)
+        reward_models = _let_go_of_reward_models(actor=actor, report=report)
     for path in corpora:
         dispose("corpora", path, report)
+    for path in reward_models:
+        dispose("reward models", path, report)
     if not report.is_dry_run:
         with tenant(project_id):
             audit(VERB, "files", "retention", actor=actor, after={"bytes": report.num_bytes, "deleted": report.deleted})
@@ -230,6 +235,26 @@ def _let_go_of_corpora(*, actor: str, report: Report) -> list[Path]:
             audit("delete files", "corpus", one, actor=actor, reason=reason)
     gone = {one.digest: one for one in names if one.digest not in kept and (one in going or one.files_deleted_at)}
     return [folder for one in gone.values() if (folder := folder_of_corpus(one)).is_dir()]
+
+
+def _let_go_of_reward_models(*, actor: str, report: Report) -> list[Path]:
+    """Of each policy and part of the people the newest is kept, and whom an update is trained against or watched by."""
+    rows = list(
+        RewardModel.objects.select_for_update(of=("self",)).select_related("policy", "run").order_by("created_at")
+    )
+    runs = UpdateRun.objects.filter(state__in=[*OPEN_STATES, UpdateState.WAITING], kind=UpdateKind.PPO)
+    kept = {str(name) for run in runs for name in run.inputs.values()}
+    kept |= {str(pk) for pk in {(one.policy_id, one.part): one.pk for one in rows}.values()}
+    going = [one for one in rows if str(one.pk) not in kept and one.files_deleted_at is None]
+    report.deleted += [str(one) for one in going]
+    if not report.is_dry_run:
+        reason = "a newer one judges for the same people"
+        going_rows = RewardModel.objects.filter(pk__in=[one.pk for one in going])
+        going_rows.update(files_deleted_at=timezone.now(), files_deleted_reason=reason)
+        for one in going:
+            audit("delete files", "reward model", one.pk, actor=actor, reason=reason)
+    gone = [one for one in rows if one in going or one.files_deleted_at]
+    return [folder for one in gone if (folder := folder_of_reward_model(one)).is_dir()]
 
 
 def _paths(policy: Policy, choice: Choice, gone: list[Checkpoint]) -> Paths:

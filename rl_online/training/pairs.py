@@ -5,10 +5,12 @@ from. Torch-free.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from rl_online.rewards.batch import NO_PAIR, Batch, Sample
+from rl_online.rewards.batch import NO_PAIR, Batch
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.errors import ContradictoryUpdate
 
@@ -37,24 +39,22 @@ class PairSplit:
     heldout: list[Pair]
 
 
-def split_pairs(batch: Batch, config: UpdateConfig, *, seed: int, part: str = "all") -> PairSplit:
-    """`seed` chooses who is measured only; who belongs to which half follows from the person alone, in every batch.
+def split_pairs(batch: Batch, config: UpdateConfig, *, part: str = "all") -> PairSplit:
+    """Who is measured only, and who belongs to which half, follows from the person alone, in every batch.
 
-    Raises ContradictoryUpdate for fewer than `min_pairs` in either, saying how many there are.
+    Raises ContradictoryUpdate, saying how many, for fewer than `min_pairs` to learn from or nobody to measure.
     """
     if part not in PARTS:
         raise ContradictoryUpdate(f"part is {part!r}; choose from {PARTS}")
     pairs = [one for one in find_pairs(batch, config) if part in ("all", part_of(one.person))]
-    marked = {one.person for one in pairs if batch.samples[one.place].is_heldout}
-    people = sorted({one.person for one in pairs}, key=lambda person: _hash(f"{seed}:{person}"))
-    wanted, heldout = config.heldout_share * len(pairs), set(marked)
-    num_heldout = sum(one.person in heldout for one in pairs)
-    for person in people:
-        if num_heldout >= wanted:
+    given = Counter(one.person for one in pairs)
+    people = sorted(given, key=lambda person: _hash(f"heldout:{person}"))
+    heldout: set[str] = set()
+    for person in people[:-1]:  # somebody is learnt from
+        if sum(given[one] for one in heldout) >= config.heldout_share * len(pairs):
             break
-        if person not in heldout:
-            heldout.add(person)
-            num_heldout += sum(one.person == person for one in pairs)
+        heldout.add(person)
+    num_heldout = sum(given[one] for one in heldout)
     trained = [one for one in pairs if one.person not in heldout]
     if len(trained) < config.min_pairs or not heldout:
         raise ContradictoryUpdate(
@@ -81,7 +81,7 @@ def find_pairs(batch: Batch, config: UpdateConfig) -> list[Pair]:
                 prompt_length=rejected.prompt_length,
                 weight=rejected.weight,
                 margin=float(rejected.row.get("margin", config.pair_margin)),
-                person=_person(rejected, place),
+                person=person_of(rejected.row),
                 place=place,
             )
         )
@@ -92,9 +92,9 @@ def part_of(person: str) -> str:
     return "gold" if _hash(f"part:{person}")[0] % 2 else "proxy"
 
 
-def _person(sample: Sample, place: int) -> str:
-    known: Sequence[object] = [sample.row.get(name) for name in ("user_hash", "session", "turn")]
-    return str(next((one for one in known if one), place))
+def person_of(row: Mapping[str, Any]) -> str:
+    """Whose preference the rejected answer's row is: the user, else the session, else the turn alone."""
+    return str(row.get("user_hash") or row.get("session") or row.get("turn"))
 
 
 def _hash(text: str) -> bytes:

@@ -7,7 +7,7 @@ how far they can be trusted. Killed at any point, the same request goes on from 
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -22,14 +22,15 @@ from rl_online.rewards.batch import read_batch
 from rl_online.rewards.durable import clear_drafts, new_folder
 from rl_online.rewards.update_config import UpdateConfig
 from rl_online.training.apply import plan_samples
+from rl_online.training.dry_run import NUM_STEPS, DryRunRequest, DryRunResult
 from rl_online.training.errors import ContradictoryUpdate, UpdateFailed
-from rl_online.training.memory import reusing_memory
+from rl_online.training.memory import peak_memory, reusing_memory
 from rl_online.training.pair_report import PairReport, ScoredPair, report_pairs
-from rl_online.training.pairs import Pair, PairSplit, split_pairs
+from rl_online.training.pairs import Pair, PairSplit, find_pairs, split_pairs
 from rl_online.training.samples import Stream, TrainingSample
 from rl_online.training.scalar import ScalarTrainer, after_the_last, read_samples
 from rl_online.training.scoring import Layout
-from rl_online.training.snapshots import History, Keeper, Snapshots, clear_snapshots
+from rl_online.training.snapshots import History, Keeper, KeepsNothing, Snapshots, clear_snapshots
 from rl_online.training.state import state_folder
 from rl_online.training.steps import Hooks, Progress, go_through, lr_scale, refuse_idle
 from rl_online.training.update import UpdateRequest, identity_of
@@ -86,6 +87,32 @@ def run_reward_model(
         std=facts["std"],
         report=facts["report"],
         train_s=0.0 if is_done else time.monotonic() - started,
+    )
+
+
+def run_dry_pairs(request: DryRunRequest, *, is_cancelled: Callable[[], bool]) -> DryRunResult:
+    """A few pairs for a look at the numbers; all are learnt from and nothing is written. Raises as `run_dry`."""
+    device = choose_device(request.device)
+    pairs = find_pairs(request.batch, request.config)
+    config = replace(request.config, minibatch_size=max(1, len(pairs) // NUM_STEPS))
+    seen: list[Progress] = []
+    hooks = Hooks(on_progress=seen.append, is_cancelled=is_cancelled, crash=lambda name: None)
+    started = time.monotonic()
+    with reusing_memory(), peak_memory(device) as peak_bytes:
+        verify_folder(request.parent_folder)
+        trainer = ScalarTrainer(request.parent_folder, config=config, device=request.device, reads=after_the_last)
+        loaded = time.monotonic()
+        split = PairSplit(trained=pairs, heldout=[])
+        learn_preferences(trainer, split, config, seed=request.seed, hooks=hooks, keeper=KeepsNothing())
+        seconds = time.monotonic() - loaded
+        peak = peak_bytes()
+    return DryRunResult(
+        steps=[progress.metrics for progress in seen if progress.metrics],
+        load_s=loaded - started,
+        seconds=seconds,
+        tokens_per_s=seen[-1].tokens_per_s,
+        peak_bytes=peak,
+        device=str(device),
     )
 
 
@@ -232,7 +259,7 @@ def _bradley_terry(
 def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks) -> None:
     batch, config = read_batch(request.batch_folder), request.config
     part = request.inputs.get("part", "all")
-    split = split_pairs(batch, config, seed=request.seed, part=part)
+    split = split_pairs(batch, config, part=part)
     trainer = ScalarTrainer(request.parent_folder, config=config, device=request.device, reads=after_the_last)
     hooks.crash("update.before_train")
     made_by = identity_of(request, parent)

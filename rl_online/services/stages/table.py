@@ -10,10 +10,10 @@ from typing import Any
 
 from registry.errors import InvalidInput
 from rl_online.models import UpdateKind, UpdateRun
-from rl_online.services.stages import distill, midtrain, pairs, sft
+from rl_online.services.stages import distill, midtrain, pairs, ppo, reward_model, sft
 from rl_online.services.stages.stage import Stage
 
-ALL: tuple[Stage, ...] = (midtrain.STAGE, sft.STAGE, pairs.STAGE, distill.STAGE)
+ALL: tuple[Stage, ...] = (midtrain.STAGE, sft.STAGE, pairs.STAGE, reward_model.STAGE, ppo.STAGE, distill.STAGE)
 STAGES: dict[str, Stage] = {stage.kind: stage for stage in ALL}
 
 

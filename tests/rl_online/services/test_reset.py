@@ -124,6 +124,7 @@ MADE_BY_USE = {
     "rl_online.DryRun", "rl_online.GateReport", "rl_online.EngineHolding", "rl_online.EngineReport",
     "rl_online.Alarm", "rl_online.PolicyImport", "rl_online.CanaryLook",
     "rl_online.SampleHashes", "rl_online.Overlap", "rl_online.OverlapCheck", "rl_online.TeacherAnswer",
+    "rl_online.RewardModel",
 }  # fmt: skip
 
 
