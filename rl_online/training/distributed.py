@@ -155,14 +155,12 @@ class ShardedTrainer(LocalTrainer):
 
 
 def refuse_for_ranks(config: UpdateConfig, num_ranks: int) -> None:
-    """Raises ContradictoryUpdate for what only one process can do."""
-    if num_ranks == 1:
-        return
+    """Raises ContradictoryUpdate for what sharded weights cannot do, and over several ranks what one process must."""
     if config.optimizer != "adamw":
         raise ContradictoryUpdate(f"optimizer is {config.optimizer!r}, which needs whole matrices; choose adamw")
     if config.lora_rank:
         raise ContradictoryUpdate(f"lora_rank is {config.lora_rank}, but an adapter trains in one process; set it to 0")
-    if config.distill_weight:
+    if config.distill_weight and num_ranks > 1:
         raise ContradictoryUpdate("distill_weight is set, but a teacher is asked in one process; set it to 0")
 
 
