@@ -1,5 +1,5 @@
 """Which files a snapshot of the database refers to: checkpoints with their training state and deltas, batches,
-and where all is asked for, corpora.
+and where all is asked for, reward models, corpora and people's general texts.
 
 Read as the owner and across tenants, also from a database that this code has not migrated yet.
 """
@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 
+from rl_online.training.general_texts import NAME as SET_NAME
 from strop.home import Home
 
 # What serves or is about to, what can be gone back to, and what the gate and the next update start from.
@@ -30,8 +32,7 @@ WHERE to_jsonb(c) ->> 'files_deleted_at' IS NULL AND (%(all)s OR c.id IN ({NEEDE
 BATCHES_SQL = """
 SELECT DISTINCT digest FROM rl_online_rewardbatch b WHERE to_jsonb(b) ->> 'files_deleted_at' IS NULL ORDER BY digest
 """
-
-
+REWARD_MODELS_SQL = "SELECT folder FROM rl_online_rewardmodel WHERE files_deleted_at IS NULL ORDER BY folder"
 CORPORA_SQL = """
 SELECT DISTINCT project_id, digest FROM rl_online_corpus WHERE state = 'ready' AND files_deleted_at IS NULL
 ORDER BY project_id, digest
@@ -76,18 +77,30 @@ def referenced_files(connection: psycopg.Connection, home: Home, level: Level) -
         if not found:
             missing.append(f"batch {digest[:12]}")
         paths |= found
-    for project, digest in _corpora(connection) if level is Level.ALL else []:
-        found = dict(_below(home.corpora / str(project) / digest, f"corpora/{project}/{digest}"))
-        if not found:
-            missing.append(f"corpus {digest[:12]}")
-        paths |= found
+    if level is Level.ALL:
+        for project, digest in _rows(connection, "rl_online_corpus", CORPORA_SQL):
+            found = dict(_below(home.corpora / str(project) / digest, f"corpora/{project}/{digest}"))
+            if not found:
+                missing.append(f"corpus {digest[:12]}")
+            paths |= found
+        for (folder,) in _rows(connection, "rl_online_rewardmodel", REWARD_MODELS_SQL):
+            found = dict(_below(home.checkpoints / folder, f"checkpoints/{folder}"))
+            if f"checkpoints/{folder}/MANIFEST.json" not in found:
+                missing.append(f"reward model {folder}")
+            paths |= found
+        paths |= {f"texts/{path.name}": path for path in sorted(home.texts.glob("*")) if _is_set(path)}
     return Files(paths=paths, missing=missing, num_checkpoints=len(checkpoints), num_batches=len(batches))
 
 
-def _corpora(connection: psycopg.Connection) -> list[tuple[str, str]]:
-    """(project, digest); none of a database from before there were any."""
-    row = connection.execute("SELECT to_regclass('public.rl_online_corpus') IS NOT NULL").fetchone()
-    return connection.execute(CORPORA_SQL).fetchall() if row and row[0] else []
+def _rows(connection: psycopg.Connection, table: str, query: LiteralString) -> list[tuple[str, ...]]:
+    """None of a database from before there was the table."""
+    row = connection.execute("SELECT to_regclass('public.' || %s) IS NOT NULL", [table]).fetchone()
+    return connection.execute(query).fetchall() if row and row[0] else []
+
+
+def _is_set(path: Path) -> bool:
+    """Whether it may be a set of general texts; people may put anything else beside them."""
+    return bool(SET_NAME.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
 
 
 def _of_checkpoint(root: Path, folder: str) -> Iterator[tuple[str, Path]]:

@@ -89,7 +89,7 @@ def restore(home: Home, source: Path, *, is_replacing: bool, say: Say) -> Restor
 
 def is_used(home: Home) -> bool:
     """Something lives there; a home that a command has only looked at has no more than secrets."""
-    folders = (home.checkpoints, home.batches, home.corpora, home.models)
+    folders = (home.checkpoints, home.batches, home.corpora, home.texts, home.models)
     return home.data.exists() or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
 
@@ -159,6 +159,7 @@ def _say_what_is_absent(connection: psycopg.Connection, stage: Home, facts: Fact
     reason = f"not in the backup of {facts.created_at}"
     for table, column, exists in (
         ("registry_checkpoint", "folder", lambda value: (stage.checkpoints / value / "MANIFEST.json").is_file()),
+        ("rl_online_rewardmodel", "folder", lambda value: (stage.checkpoints / value / "MANIFEST.json").is_file()),
         ("rl_online_rewardbatch", "digest", lambda value: (stage.batches / value).is_dir()),
         ("rl_online_corpus", "digest", lambda value: not value or any(stage.corpora.glob(f"*/{value}"))),
     ):
