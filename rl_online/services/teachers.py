@@ -185,7 +185,11 @@ def _keep(teacher: Teacher, turn: Turn, payload: TurnPayload, came: Completion |
     if not Turn.objects.filter(pk=turn.pk).exists():
         return  # deleted meanwhile, and nothing about it is kept
     values: dict[str, Any]
-    if isinstance(came, CompletionFailed):
+    if not _is_still(turn, payload, teacher):
+        values = {"state": TeacherState.FAILED, "error": "the turn was changed while it was asked about"}
+        if isinstance(came, Completion):
+            values |= {"usage": dict(came.usage), "cost_usd": came.cost_usd}
+    elif isinstance(came, CompletionFailed):
         is_refused = isinstance(came, CompletionRefused)
         values = {"state": TeacherState.REFUSED if is_refused else TeacherState.FAILED, "error": str(came)[:500]}
     else:
@@ -221,6 +225,14 @@ def _storable(values: dict[str, Any]) -> dict[str, Any]:
         name: value.encode(errors="replace").decode().replace("\0", "\ufffd") if isinstance(value, str) else value
         for name, value in values.items()
     }
+
+
+def _is_still(turn: Turn, payload: TurnPayload, teacher: Teacher) -> bool:
+    """Whether what was asked still stands there; for the rest of the transaction nobody can take it away, so what a
+    redaction clears (see migration 0020) is there when it comes.
+    """
+    rows = TurnPayload.objects.select_for_update().filter(project_id=turn.project_id, turn_id=turn.turn_id, at=turn.at)
+    return any(question(row, teacher) == question(payload, teacher) for row in rows)
 
 
 def _named(teacher: Teacher) -> dict[str, str]:

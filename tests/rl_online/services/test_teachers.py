@@ -10,6 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from evals.services import completers
+from feedback.models import TurnPayload
 from jobs.models import Job
 from jobs.services import NotYet, claim_next
 from registry.errors import InvalidInput
@@ -203,6 +204,49 @@ def test_what_cannot_be_asked_is_refused(project, policy, serve, changes, said):
     given = {"model": "big", "address": serve((200, {}, {})).url, "wants": TEXT} | changes
     with tenant(project.id), pytest.raises(InvalidInput, match=said):
         ask_teacher(policy, Teacher(**given), **ENOUGH)
+
+
+REDACTED = {"prompt": "<EMAIL>", "prompt_token_ids": None, "completion_token_ids": None, "logprobs": None}
+
+
+@pytest.mark.parametrize("redact", [lambda rows: rows.delete(), lambda rows: rows.update(**REDACTED)])
+@pytest.mark.parametrize("wants", [TEXT, LOGPROBS])
+def test_a_redacted_turn_loses_what_was_said_about_it_and_keeps_what_that_cost(
+    project, policy, judged, serve, work, redact, wants
+):
+    judged(id="redacted"), judged(id="stays")
+    reply = said("w7", reasoning_content="hm") if wants == TEXT else GOOD_ECHO
+    with tenant(project.id):
+        teacher = teacher_at(serve((200, {}, reply), (200, {}, reply)), wants)
+        ask_teacher(policy, teacher, **ENOUGH)
+    work()
+    with tenant(project.id):
+        redact(TurnPayload.objects.filter(project_id=project.id, turn_id="redacted"))
+        gone, stays = TeacherAnswer.objects.order_by("turn__turn_id")
+        assert (gone.text, gone.reasoning, gone.likely, gone.usage) == ("", "", None, stays.usage)
+        assert (stays.text, stays.reasoning) == ("w7", "hm") if wants == TEXT else len(stays.likely) == 3
+        assert open_questions(policy, teacher, at_most=100)[0] == []
+
+
+def test_an_answer_about_a_turn_that_was_redacted_meanwhile_is_not_kept(project, policy, judged, serve, work):
+    judged()
+    server = serve((200, {}, said("w7", reasoning_content="hm")))
+    with tenant(project.id):
+        ask_teacher(policy, teacher_at(server), **ENOUGH)
+    ask = teachers.answers
+
+    def redacted_before_it_is_stored(*arguments, **options):
+        for one in ask(*arguments, **options):
+            with tenant(project.id):
+                TurnPayload.objects.filter(project_id=project.id).update(**REDACTED)
+            yield one
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(teachers, "answers", redacted_before_it_is_stored)
+        work()
+    with tenant(project.id):
+        one = TeacherAnswer.objects.get()
+    assert (one.state, one.text, one.reasoning, one.usage["input"]) == ("failed", "", "", 100)
 
 
 def test_a_teacher_that_is_too_slow_has_failed_and_is_not_asked_for_ever(
