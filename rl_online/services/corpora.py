@@ -35,6 +35,7 @@ from rl_online.corpus.recipe import Recipe
 from rl_online.corpus.tokens import Cutter
 from rl_online.models import Corpus, CorpusState
 from rl_online.services.plans import folder_of
+from rl_online.training.general_texts import general_documents
 
 log = logging.getLogger(__name__)
 
@@ -227,6 +228,8 @@ def _telling(
 
 
 def _problems() -> Iterator[Text]:
-    """Of every benchmark of the project."""
+    """Of every benchmark of the project, and of the texts that the gate measures forgetting on."""
     for prompt, messages in Problem.objects.values_list("prompt", "messages").iterator(500):
         yield hashed(asked_text(prompt, messages))
+    for document in general_documents(settings.HOME.texts):
+        yield hashed(document.text)

@@ -6,11 +6,15 @@ when it is needed, from the documentation that comes with Python and the licence
 
 import hashlib
 import json
+import logging
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from pydoc_data.topics import topics
+
+log = logging.getLogger(__name__)
 
 BUILTIN = "builtin"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
@@ -65,6 +69,16 @@ def read_texts(name: str, folder: Path | None) -> Texts:
     if not documents:
         raise NoTexts(f"{name} holds no text")
     return Texts(name=name, documents=documents)
+
+
+def general_documents(folder: Path) -> Iterator[Document]:
+    """Of the built-in set and of every set in `folder`; what cannot be read as one measures nothing, and has none."""
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    for name in (BUILTIN, *(path.name for path in paths)):
+        try:
+            yield from read_texts(name, folder).documents
+        except NoTexts as error:
+            log.warning("%s", error)
 
 
 def builtin_texts() -> Texts:

@@ -3,14 +3,17 @@
 import hashlib
 import os
 import shutil
+import time
 
 import pytest
 
 from evals.models import Benchmark, Problem
+from evals.overlap import hashed
 from jobs.models import Job
 from jobs.services import NotYet, claim_next
 from registry.errors import Conflict, InvalidInput, NotFound
 from registry.tenancy import tenant
+from rl_online.corpus.leaks import Problems
 from rl_online.corpus.shards import open_corpus
 from rl_online.models import Corpus, UpdateRun
 from rl_online.services import corpora, runs, updates
@@ -21,6 +24,8 @@ from rl_online.services.reset import reset_project
 from rl_online.services.retention import collect
 from rl_online.services.stages import midtrain
 from rl_online.services.stages.starting import ask, prepare_stage
+from rl_online.training.general_texts import builtin_texts
+from strop.home import Home
 from tests.rl_online.corpus.making import byte_tokenizer, code, write_sources
 
 pytestmark = pytest.mark.django_db
@@ -74,7 +79,19 @@ def test_what_holds_a_problem_of_the_project_is_left_out(project, policy, source
         benchmark = Benchmark.objects.create(name="held", version=1)
         Problem.objects.create(benchmark=benchmark, problem_id="p", prompt=code(5))
     row = made(project, policy)
-    assert row.facts["dropped"] == {"in_benchmark": 1} and row.facts["benchmarks"]["problems"] == 1
+    assert row.facts["dropped"] == {"in_benchmark": 1}
+
+
+def test_what_the_gate_measures_forgetting_on_is_left_out(project, settings, tmp_path):
+    home = Home(tmp_path / "home")
+    home.texts.mkdir(parents=True)
+    (home.texts / "own.txt").write_text(f"{code(3)}\n\nnobody wrote this")
+    (home.texts / "broken.jsonl").write_text("{")
+    settings.HOME = home
+    with tenant(project.id):
+        problems = Problems(corpora._problems())
+    assert problems.leak_into(hashed(code(3))) and not problems.leak_into(hashed(code(4)))
+    assert all(problems.leak_into(hashed(f"so says {one.text}")) for one in builtin_texts().documents)
 
 
 @pytest.mark.parametrize("source_given", ["/etc", "../..", "escape"])
@@ -238,6 +255,18 @@ def test_old_versions_go_but_for_the_one_an_update_reads(project, policy, source
     assert not folder_of_corpus(first).exists() and folder_of_corpus(third).is_dir()
     with tenant(project.id), pytest.raises(InvalidInput, match="ours@1 cannot be trained on: its files are deleted"):
         prepare_stage(midtrain.STAGE, asked_of(policy, corpus="ours@1"))
+
+
+@pytest.mark.parametrize(("age_s", "is_there"), [(-3600, True), (3600, False)])
+def test_a_folder_that_was_made_anew_since_its_row_let_go_of_it_is_left_alone(project, policy, source, age_s, is_there):
+    first, _ = (made(project, policy, seed=seed, fim=0.5) for seed in range(2))
+    collect(project.id, actor="ada", report=Report(is_dry_run=False))
+    folder = folder_of_corpus(first)
+    assert not folder.exists()
+    folder.mkdir()  # by a build whose row is not yet ready
+    os.utime(folder, (time.time() - age_s,) * 2)
+    collect(project.id, actor="ada", report=Report(is_dry_run=False))
+    assert folder.is_dir() == is_there
 
 
 def test_the_sealed_name_is_the_same_for_the_same_corpus(project, policy, source, tmp_path):
