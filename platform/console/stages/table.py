@@ -7,7 +7,7 @@ To add one: `context(run)` in `console.stages.<kind>`, its template `updates/_st
 from collections.abc import Callable
 from typing import Any
 
-from console.stages import distill, midtrain, sealed
+from console.stages import distill, midtrain, ppo, reward_model, sealed
 from rl_online.models import UpdateKind, UpdateRun
 
 CONTEXTS: dict[str, Callable[[UpdateRun], dict[str, Any]]] = {
@@ -15,6 +15,8 @@ CONTEXTS: dict[str, Callable[[UpdateRun], dict[str, Any]]] = {
     UpdateKind.SFT: sealed.context,
     UpdateKind.PAIRS: sealed.context,
     UpdateKind.DISTILL: distill.context,
+    UpdateKind.REWARD_MODEL: reward_model.context,
+    UpdateKind.PPO: ppo.context,
 }
 
 
