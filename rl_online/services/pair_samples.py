@@ -68,7 +68,7 @@ def gather_pairs(kind: str, asked: Ask, at_most: int | None) -> Contents:
         rows = [_row(pair, one, kind, asked, is_heldout=_name(pair) in aside) for one in (pair.chosen, pair.rejected)]
         samples.append(_sample(rejected.prompt, chosen.completion, rows[0], pair=NO_PAIR))
         samples.append(_sample(rejected.prompt, rejected.completion, rows[1], pair=len(samples) - 1))
-        lineage += _lineage(pair, rows)
+        lineage += _lineage(pair, rows, asked)
     return Contents(num_units=len(usable), samples=samples, lineage=lineage, dropped=dict(dropped))
 
 
@@ -116,7 +116,7 @@ def _row(pair: Pair, one: Answer, kind: str, asked: Ask, *, is_heldout: bool) ->
     return {
         "turn": one.turn.turn_id,
         "session": one.turn.session.session_id,
-        "user_hash": user_hash(asked.policy.project_id, one.turn.user or pair.user),
+        "user_hash": user_hash(asked.policy.project_id, pair.user or one.turn.user),
         "kind": "pref",
         "stage": str(kind),
         "slice": slice_of(one.turn, one.payload),
@@ -128,16 +128,22 @@ def _row(pair: Pair, one: Answer, kind: str, asked: Ask, *, is_heldout: bool) ->
     }
 
 
-def _lineage(pair: Pair, rows: Sequence[dict[str, Any]]) -> list[BatchSample]:
-    """Of both answers; a pair of a turn with its edit spends the turn in both parts."""
+def _lineage(pair: Pair, rows: Sequence[dict[str, Any]], asked: Ask) -> list[BatchSample]:
+    """Of both answers; a pair of a turn with its edit spends the turn in both parts.
+
+    The chosen one is filed under who gave the preference, the rejected one under who got it, so that either is told of
+    what learnt from the pair.
+    """
     chosen, rejected = pair.turn_ids
+    got = user_hash(asked.policy.project_id, pair.rejected.turn.user)
+    people = (rows[0]["user_hash"], got or rows[1]["user_hash"])
     parts = ((pair.chosen, f"{OVER}{rejected}", CHOSEN), (pair.rejected, f"{UNDER}{chosen}", REJECTED))
     return [
         BatchSample(
             part=part,
             turn_ref=one.turn.turn_id,
             session_ref=row["session"],
-            user_hash=row["user_hash"],
+            user_hash=person,
             label_id=one.turn.label_id,
             reward_revision=one.turn.reward_revision,
             slice=row["slice"][:200],
@@ -145,5 +151,5 @@ def _lineage(pair: Pair, rows: Sequence[dict[str, Any]]) -> list[BatchSample]:
             baseline=BASELINE,
             is_heldout="is_heldout" in row,
         )
-        for (one, part, reward), row in zip(parts, rows, strict=True)
+        for (one, part, reward), row, person in zip(parts, rows, people, strict=True)
     ]

@@ -39,7 +39,7 @@ class Pair:
     source: str
     chosen: Answer
     rejected: Answer
-    user: str | None  # who gave the preference
+    user: str | None  # who gave the preference: a user, or the rater as the file of the votes names them
     at: datetime
 
     @property
@@ -186,7 +186,7 @@ def _turns_called(verdicts: dict[str, set[str]], verdict: str) -> list[str]:
 
 
 def _votes(kind: str, at_most: int) -> list[Pair]:
-    """Of people, as pairs of turns that exist only here: a vote has no user of ours and no session."""
+    """Of people, as pairs of turns that exist only here: a vote has no session."""
     spent = BatchSample.objects.filter(kind=kind, turn_ref__startswith="comparison:").values_list("turn_ref", flat=True)
     known = {int(name.removeprefix("comparison:")) for name in spent}
     votes = (
@@ -221,7 +221,7 @@ def _vote(one: Comparison) -> Pair | None:
 
     sides = [answer(one.left, one.left_text), answer(one.right, one.right_text)]
     chosen, rejected = sides if one.verdict == "left" else sides[::-1]
-    return Pair(source="people", chosen=chosen, rejected=rejected, user=None, at=one.created_at)
+    return Pair(source="people", chosen=chosen, rejected=rejected, user=one.rater or None, at=one.created_at)
 
 
 def _standing(line: Line, kinds: Sequence[str], at_most: int, spent: QuerySet[BatchSample]) -> list[UserSignal]:

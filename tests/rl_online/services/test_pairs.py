@@ -162,13 +162,14 @@ def test_reviews_that_were_learnt_from_leave_room_for_older_ones(project, policy
 def vote(project):
     """vote("bench") -> the name of a person's vote on a problem of that benchmark."""
 
-    def make(name: str, *, version: int = 1, is_held_out: bool = False) -> str:
+    def make(name: str, *, version: int = 1, is_held_out: bool = False, rater: str = "") -> str:
         with tenant(project.id):
             benchmark = Benchmark.objects.create(name=name, version=version, is_held_out=is_held_out)
             problem = Problem.objects.create(benchmark=benchmark, problem_id="1", prompt="2 + 2 =")
             made = Comparison.objects.create(
-                problem=problem, left="m", right="n", left_text="5", right_text="4", by="person", verdict="right"
-            )
+                problem=problem, left="m", right="n", left_text="5", right_text="4", by="person", verdict="right",
+                rater=rater,
+            )  # fmt: skip
             return f"comparison:{made.pk}"
 
     return make
@@ -179,6 +180,14 @@ def test_votes_of_people_count_on_problems_that_are_not_held_out(vote, find):
     vote("held-out", is_held_out=True)
     assert find("people") == ([("people", wanted, wanted)], {})
     assert find() == ([], {})
+
+
+def test_a_vote_is_its_raters(project, policy, vote):
+    vote("named", rater="ruth"), vote("nameless")
+    with tenant(project.id):
+        serving = Deployment.objects.get(policy=policy).checkpoint
+        found = find_pairs(line_of(policy, serving), kind="pairs", sources=["people"], at_most=10)
+    assert [one.user for one in found.pairs] == ["ruth", None]
 
 
 def test_votes_on_what_a_gate_measures_by_are_never_learnt_from(project, vote, find):

@@ -4,8 +4,10 @@ import pytest
 from django.conf import settings
 
 from registry.tenancy import tenant
+from rl_online.collecting import user_hash
 from rl_online.models import BatchSample, UpdateRun
 from rl_online.rewards.batch import read_batch
+from rl_online.selectors import checkpoints_of_user
 from rl_online.services import updates
 
 pytestmark = pytest.mark.django_db
@@ -59,6 +61,21 @@ def test_an_answer_may_be_in_several_pairs_and_in_each_once(
     say_signal("a", "preference", text="d")
     with tenant(project.id):
         assert updates.preview_update(policy, kind="pairs").sources == {"choices": 1}
+
+
+def test_a_preference_is_its_givers_and_both_people_are_told_what_learnt_from_it(
+    project, judged, say_signal, start, trained
+):
+    judged(None, id="a", user="asked", completion_token_ids=[7, 0], logprobs=[-0.1, -0.2], weight_versions=[])
+    judged(None, id="b", user="asked", completion="y)")
+    say_signal("a", "preference", text="b", user="chose")
+    run = start()
+    samples = read_batch(settings.HOME.batches / run.batch.digest).samples
+    assert [one.row["user_hash"] for one in samples] == [user_hash(project.id, "chose")] * 2
+    candidate = trained(run)
+    with tenant(project.id):
+        for user in ("asked", "chose"):
+            assert [one.version for one in checkpoints_of_user(user_hash(project.id, user))] == [candidate.version]
 
 
 def test_another_pair_loss_is_a_setting(chosen, start):
