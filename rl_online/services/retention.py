@@ -35,6 +35,7 @@ from rl_online.models import (
     UpdateState,
 )
 from rl_online.retention import Choice, Version, choose
+from rl_online.services.corpora import OPEN as OPEN_CORPORA
 from rl_online.services.corpora import folder_of_corpus
 from rl_online.services.disposal import Paths, Report, dispose
 from rl_online.services.holdings import REPORT_HOLDS_FOR, first_checkpoint
@@ -173,6 +174,8 @@ def _needs(policy: Policy, checkpoints: list[Checkpoint], deployments: list[Depl
         "checkpoint", flat=True
     ):
         need(names[name or ""], "being measured")
+    for corpus in Corpus.objects.filter(made_for__policy=policy, state__in=OPEN_CORPORA):
+        need(corpus.made_for_id, "a corpus is made with its tokenizer")
     held = EngineHolding.objects.filter(
         checkpoint__policy=policy, reported_at__gt=timezone.now() - REPORT_HOLDS_FOR
     ).values_list("checkpoint_id", flat=True)
@@ -234,7 +237,7 @@ def _let_go_of_corpora(*, actor: str, report: Report) -> list[Path]:
         for one in going:
             audit("delete files", "corpus", one, actor=actor, reason=reason)
     gone = {one.digest: one for one in names if one.digest not in kept and (one in going or one.files_deleted_at)}
-    return [folder for one in gone.values() if (folder := folder_of_corpus(one)).is_dir()]
+    return [folder for one in gone.values() if _is_left(folder := folder_of_corpus(one), one.files_deleted_at)]
 
 
 def _let_go_of_reward_models(*, actor: str, report: Report) -> list[Path]:
@@ -254,7 +257,7 @@ def _let_go_of_reward_models(*, actor: str, report: Report) -> list[Path]:
         for one in going:
             audit("delete files", "reward model", one.pk, actor=actor, reason=reason)
     gone = [one for one in rows if one in going or one.files_deleted_at]
-    return [folder for one in gone if (folder := folder_of_reward_model(one)).is_dir()]
+    return [folder for one in gone if _is_left(folder := folder_of_reward_model(one), one.files_deleted_at)]
 
 
 def _paths(policy: Policy, choice: Choice, gone: list[Checkpoint]) -> Paths:
@@ -302,7 +305,7 @@ def _batch_paths(gone: list[RewardBatch]) -> Paths:
 
 
 def _is_left(folder: Path, deleted_at: datetime | None) -> bool:
-    """On disk, and not written anew since the decision: a batch may be sealed again from the same turns."""
+    """On disk, and not written anew since the decision: a batch or a corpus may be made again of the same."""
     return folder.is_dir() and (deleted_at is None or folder.stat().st_mtime < deleted_at.timestamp())
 
 

@@ -18,7 +18,7 @@ from registry.errors import Conflict, NotFound
 from registry.models import AuditEvent, Checkpoint, Deployment, Policy
 from registry.services import change_project_settings, find_checkpoint
 from registry.tenancy import tenant
-from rl_online.models import EngineHolding, LearningPlan, RewardBatch, UpdateRun
+from rl_online.models import Corpus, EngineHolding, LearningPlan, RewardBatch, UpdateRun
 from rl_online.services import plans, promotion, rebuilding, retention
 from rl_online.services.disposal import Report, dispose_orphans
 from rl_online.weights.manifest import verify_folder
@@ -153,6 +153,9 @@ def needs(line: Policy, version: int) -> dict[str, object]:
         "at the gate": lambda: update("proving", parent=newest, checkpoint=checkpoint),
         "waits for a person": lambda: update("waiting", parent=newest, checkpoint=checkpoint),
         "being measured": measured,
+        "a corpus is made with its tokenizer": lambda: Corpus.objects.create(
+            name="code", version=1, made_for=checkpoint, source="code", recipe={}
+        ),
     }
 
 
@@ -167,6 +170,7 @@ def needs(line: Policy, version: int) -> dict[str, object]:
         "at the gate",
         "waits for a person",
         "being measured",
+        "a corpus is made with its tokenizer",
     ],
 )
 def test_what_something_needs_is_never_deleted(project, line, why: str):
