@@ -22,7 +22,7 @@ from rl_online.training.errors import UpdateCancelled, UpdateDiverged, UpdateFai
 from rl_online.training.forgetting import measure_forgetting
 from rl_online.training.local import LocalTrainer
 from rl_online.training.memory import reusing_memory
-from rl_online.training.scoring import base_scorer, frozen_scorer, teacher_folder
+from rl_online.training.scoring import Scorer, base_scorer, frozen_scorer, teacher_folder
 from rl_online.training.snapshots import Snapshots, clear_snapshots, snapshots_in
 from rl_online.training.state import FORGETTING, state_folder, verify_state, write_state_manifest
 from rl_online.training.steps import refuse_idle
@@ -83,7 +83,7 @@ class UpdateResult:
     metrics: dict[str, float]
     train_s: float  # from the first byte read to the last step and a look at general text; 0 where a killed run had
     # left the checkpoint whole
-    publish_s: float  # writing the checkpoint and its delta, durably
+    publish_s: float  # writing the checkpoint and its delta, durably; of an adapter with that look
 
 
 Learn = Callable[[UpdateRequest, Manifest, Hooks], tuple[Trainer, Applied]]
@@ -130,7 +130,9 @@ def run_update(
 
 
 def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks, learn: Learn) -> float:
-    """Train, measure and save; when the measuring was over, by the monotonic clock."""
+    """Train, measure and save; when the last step was taken and, but for an adapter, the measuring over, by the
+    monotonic clock.
+    """
     if (state := state_folder(request.parent_folder)).exists():
         verify_state(state, tree_digest=parent.tree_digest)
     try:
@@ -138,14 +140,7 @@ def _train(request: UpdateRequest, parent: Manifest, hooks: Hooks, learn: Learn)
     except UpdateFailed:
         clear_snapshots(state_folder(request.out_folder))  # back to the parent: none is to be gone on from
         raise
-    forgetting = measure_forgetting(
-        trainer.logprobs,
-        folder=request.parent_folder,
-        base=request.base_folder,
-        config=request.config,
-        texts_folder=request.texts_folder,
-        device=request.device,
-    )
+    forgetting = None if request.config.lora_rank else _forgetting(request, trainer.logprobs)
     trained = time.monotonic()
     _save(request, parent, trainer, applied, forgetting, hooks)
     return trained
@@ -193,16 +188,21 @@ def _save(
     parent: Manifest,
     trainer: Trainer,
     applied: Applied,
-    forgetting: Forgetting,
+    forgetting: Forgetting | None,
     hooks: Hooks,
 ) -> None:
-    """State first, checkpoint second: a checkpoint that exists always has the state to go on from."""
+    """State first, checkpoint second: a checkpoint that exists always has the state to go on from.
+
+    `forgetting` None: measured on what is saved, which of an adapter is its sum with the base, rounded.
+    """
     clear_drafts(request.out_folder)
     state = state_folder(request.out_folder)
     clear_drafts(state)
     with new_folder(request.out_folder) as draft:
         written = trainer.save_weights(draft)
         hooks.crash("update.mid_save")
+        if forgetting is None:
+            forgetting = _forgetting(request, frozen_scorer(draft, request.config, device=request.device))
         manifest = write_manifest(
             draft,
             policy=request.policy,
@@ -228,6 +228,17 @@ def _save(
                 shutil.rmtree(state)
         hooks.crash("update.before_rename")
     hooks.crash("update.after_rename")
+
+
+def _forgetting(request: UpdateRequest, candidate: Scorer) -> Forgetting:
+    return measure_forgetting(
+        candidate,
+        folder=request.parent_folder,
+        base=request.base_folder,
+        config=request.config,
+        texts_folder=request.texts_folder,
+        device=request.device,
+    )
 
 
 def _verify_ours(request: UpdateRequest, parent: Manifest) -> Manifest:

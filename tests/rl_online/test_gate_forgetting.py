@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from rl_online.gate.forgetting import DocumentLoss, Forgetting, check_forgetting
 from rl_online.gate.limits import Limits
 from rl_online.policy.load import load_tokenizer
 from rl_online.policy.tiny import build_tiny_policy
-from rl_online.training.forgetting import spell
+from rl_online.training.forgetting import measure_forgetting, spell
 from rl_online.training.general_texts import Document, NoTexts, Texts, builtin_texts, read_texts
+from rl_online.training.scoring import frozen_scorer
 from rl_online.training.state import FORGETTING, state_folder
 from tests.rl_online.test_gate import SAME, half, judged
 from tests.rl_online.training.test_update import left_after
@@ -99,6 +101,21 @@ def test_a_killed_update_measures_the_same(tmp_path):
     left_after(killed, "update.after_snapshot", times=2)
     run(killed)
     assert after(killed) == after(straight) and len(after(straight).documents) == 6
+
+
+def test_of_an_adapter_the_saved_weights_are_measured(tmp_path):
+    request = update(tmp_path, lora_rank=4, learning_rate=1e-2)
+    run(request)
+    measured_of = partial(
+        measure_forgetting,
+        folder=request.out_folder,
+        base=request.base_folder,
+        config=request.config,
+        texts_folder=request.texts_folder,
+        device="cpu",
+    )
+    saved = measured_of(frozen_scorer(request.out_folder, request.config, device="cpu"))
+    assert after(request) == saved and saved.numbers["forgetting"] != 0
 
 
 @pytest.mark.parametrize(
