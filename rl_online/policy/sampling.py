@@ -13,7 +13,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from rl_online.policy.end_tokens import all_ends
 
-MAX_ROWS = 64  # drawn together: bounds the memory of their keys and values
+MAX_ROWS = 64  # drawn together
+MAX_PLACES = 65_536  # of all rows drawn together, padding and new tokens too: bounds the memory of keys and values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,18 +55,19 @@ def sample_batch(
     """
     uniform_NT = torch.rand(len(prompts), max_new_tokens, generator=generator, dtype=torch.float64)
     found: dict[int, Completion] = {}
-    for group in _groups(prompts, can_pad=can_pad):
+    for group in _groups(prompts, max_new_tokens=max_new_tokens, can_pad=can_pad):
         drawn = _draw([prompts[i] for i in group], model, uniform_NT[group], temperature=temperature)
         found |= dict(zip(group, drawn, strict=True))
     return [found[index] for index in range(len(prompts))]
 
 
-def _groups(prompts: Sequence[Sequence[int]], *, can_pad: bool) -> list[list[int]]:
-    """Indices of the prompts drawn together, the longest first."""
+def _groups(prompts: Sequence[Sequence[int]], *, max_new_tokens: int, can_pad: bool) -> list[list[int]]:
+    """Indices of the prompts drawn together, the longest first; one that is too long by itself is drawn alone."""
     groups: list[list[int]] = []
     for index in sorted(range(len(prompts)), key=lambda one: -len(prompts[one])):
-        fits = groups and len(groups[-1]) < MAX_ROWS
-        if fits and (can_pad or len(prompts[groups[-1][0]]) == len(prompts[index])):
+        longest = len(prompts[groups[-1][0]]) if groups else 0
+        fits = groups and len(groups[-1]) < min(MAX_ROWS, MAX_PLACES // max(1, longest + max_new_tokens))
+        if fits and (can_pad or longest == len(prompts[index])):
             groups[-1].append(index)
         else:
             groups.append([index])

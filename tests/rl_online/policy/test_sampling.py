@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 
+from rl_online.policy import sampling
 from rl_online.policy.end_tokens import all_ends, named_ends
 from rl_online.policy.load import load_policy
 from rl_online.policy.logprobs import pad_rows, selected_logprobs
@@ -99,3 +100,17 @@ def test_draws_follow_the_policy(model):
     drawn = draw(model, [PROMPT] * 512, max_new_tokens=1, temperature=0.1)
     share = sum(one.token_ids[0] == int(logits.argmax()) for one in drawn) / 512
     assert share == pytest.approx(expected, abs=0.08)
+
+
+@pytest.mark.parametrize(("places", "together"), [(44, [4]), (43, [3, 1]), (22, [2, 2]), (21, [1, 2, 1]), (1, [1] * 4)])
+def test_so_many_are_drawn_together_as_places_allow(model, monkeypatch, places, together):
+    sizes = []
+    draw_group = sampling._draw
+    monkeypatch.setattr(sampling, "MAX_PLACES", places)
+    monkeypatch.setattr(
+        sampling, "_draw", lambda prompts, *args, **how: sizes.append(len(prompts)) or draw_group(prompts, *args, **how)
+    )
+    found = draw(model, PROMPTS)
+    monkeypatch.undo()
+    assert sizes == together
+    assert [one.token_ids for one in found] == [one.token_ids for one in draw(model, PROMPTS)]
