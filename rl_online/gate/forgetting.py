@@ -19,7 +19,7 @@ from rl_online.gate.limits import Limits
 class DocumentLoss:
     name: str
     num_tokens: int  # counted
-    num_bytes: int  # of the text they spell
+    num_bytes: int  # of the text they spell; 0: unknown
     candidate_nats: float  # summed over the tokens
     base_nats: float
 

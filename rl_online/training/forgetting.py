@@ -27,7 +27,7 @@ class Spelled:
     """A document as the policy reads it."""
 
     name: str
-    num_bytes: int
+    num_bytes: int  # of what the counted tokens spell; 0 where the tokenizer does not say where they stand
     windows: list[list[int]]
 
 
@@ -63,13 +63,21 @@ def spell(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> list[Spelled]:
     """Documents that the tokenizer knows at least half the tokens of, and that have two tokens or more."""
     found = []
     for document in texts.documents:
-        ids = tokenizer.encode(document.text, add_special_tokens=False)
+        spelling = tokenizer(document.text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast)
+        ids = spelling["input_ids"]
         unknown = 0 if tokenizer.unk_token_id is None else ids.count(tokenizer.unk_token_id)
         windows = [ids[start : start + WINDOW] for start in range(0, len(ids), WINDOW)]
         windows = [window for window in windows if len(window) > 1]
         if windows and unknown <= MAX_UNKNOWN * len(ids):
-            found.append(Spelled(name=document.name, num_bytes=len(document.text.encode()), windows=windows))
+            num_bytes = _counted_bytes(document.text, spelling.get("offset_mapping", []))
+            found.append(Spelled(name=document.name, num_bytes=num_bytes, windows=windows))
     return found
+
+
+def _counted_bytes(text: str, spans: Sequence[tuple[int, int]]) -> int:
+    """Of each window what follows its first token; `spans` are the characters of all tokens."""
+    windows = [spans[start : start + WINDOW] for start in range(0, len(spans), WINDOW)]
+    return sum(len(text[window[0][1] : window[-1][1]].encode()) for window in windows)
 
 
 def _samples(one: Spelled) -> list[TrainingSample]:

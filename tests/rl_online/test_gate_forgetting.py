@@ -157,3 +157,12 @@ def test_a_long_document_is_cut_into_windows_and_one_the_tokenizer_cannot_spell_
         Texts(name="t", documents=(Document(name="long", text=long), Document(name="strange", text=strange))), tokenizer
     )
     assert [(one.name, [len(window) for window in one.windows]) for one in found] == [("long", [512, 288])]
+
+
+def test_only_the_bytes_that_counted_tokens_spell_are_counted(tmp_path):
+    tokenizer = load_tokenizer(build_tiny_policy(tmp_path, WORDS))
+    words = [WORDS[place % 20] for place in range(513)]  # a window of 512, and a token alone that is not read
+    texts = ("w1 w2 é", " ".join(words))
+    found = spell(Texts(name="t", documents=tuple(Document(name="d", text=text) for text in texts)), tokenizer)
+    counted = [" w2 é", "".join(f" {word}" for word in words[1:512])]
+    assert [one.num_bytes for one in found] == [len(text.encode()) for text in counted]
