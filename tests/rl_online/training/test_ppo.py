@@ -96,7 +96,7 @@ def judges(tmp_path_factory):
     for name, part in (("reward_model", "proxy"), ("gold", "gold")):
         request = make_request(
             root,
-            make_pairs(),
+            make_pairs(192, people=48),
             kind="reward_model",
             inputs={"part": part},
             config=replace(PAIR_CONFIG, epochs=6),
@@ -105,7 +105,7 @@ def judges(tmp_path_factory):
         result = run_reward_model(
             request, on_progress=lambda progress: None, is_cancelled=lambda: False, crash=lambda name: None
         )
-        assert result.report["accuracy"]["share"] >= 0.9
+        assert result.report["accuracy"]["share"] >= 0.8
         folders[name] = result.folder
     return folders
 
