@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from registry.errors import InvalidInput, NotFound
+from registry.services import create_project
 from registry.tenancy import tenant
 from rl_online.collecting import user_hash
 from rl_online.commands import updater
@@ -28,6 +29,14 @@ from rl_online.weights.publish import adopt_folder
 
 pytestmark = pytest.mark.django_db
 QUICK = {"learning_rate": 3e-3, "minibatch_size": 8, "micro_batch_tokens": 2048, "min_pairs": 4, "heldout_samples": 0}
+
+
+@pytest.fixture
+def project(db, monkeypatch):
+    """Always with the same id: whom chance puts in which half, and what is drawn, follow from it."""
+    with monkeypatch.context() as patched:
+        patched.setattr("registry.services.new_uuid", lambda: UUID(int=7))
+        return create_project("editor", "Editor")
 
 
 @pytest.fixture
