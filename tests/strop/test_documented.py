@@ -11,7 +11,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 OPERATIONS = (CHECKOUT / "docs" / "operations.md").read_text()
 ROOMS = ("platform", "feedback", "evals", "rl_online")
 READERS = re.compile(r"""(?:env(?:\.\w+)?|environ(?:\.get)?|getenv)[(\[]\s*"([A-Z][A-Z0-9_]{3,})\"""")
-NOT_OURS = {"DJANGO_SETTINGS_MODULE", "REMAP_SIGTERM", "NO_COLOR", "HF_HUB_OFFLINE", "TERM", "HOME", "PATH"}
+NOT_OURS = {"DJANGO_SETTINGS_MODULE", "REMAP_SIGTERM", "NO_COLOR", "HF_HUB_OFFLINE", "TERM", "HOME", "PATH",
+            "LOCAL_RANK"}  # fmt: skip
 INSIDE = {"CRASH_AT", "CRASH_LOG", "STROP_KEY"}  # kill points of tests; the key in snippets for a product's own code
 
 

