@@ -11,11 +11,9 @@ from rl_online.training.corpus_steps import CorpusSteps, heldout_of
 from rl_online.training.local import LocalTrainer
 from rl_online.training.refusals import refuse_for_corpus
 from rl_online.training.samples import Selection
-from rl_online.training.snapshots import Snapshots
-from rl_online.training.state import state_folder
 from rl_online.training.steps import refuse_idle
 from rl_online.training.trainer import Trainer
-from rl_online.training.update import CORPUS, UpdateRequest, identity_of
+from rl_online.training.update import CORPUS, UpdateRequest, begin
 from rl_online.weights.manifest import Manifest
 
 
@@ -28,23 +26,7 @@ def learn_from_corpus(
     """
     refuse_for_corpus(request.config)
     config, corpus = request.config, open_corpus(request.folders[CORPUS])
-    parent_state = state_folder(request.parent_folder)
-    trainer = open_trainer(
-        request.parent_folder,
-        config=config,
-        device=request.device,
-        seed=request.seed,
-        state=parent_state if parent_state.exists() else None,
-    )
-    hooks.crash("update.before_train")
-    keeper = Snapshots(
-        state_folder(request.out_folder),
-        trainer,
-        config,
-        parent_digest=parent.tree_digest,
-        identity=identity_of(request, parent),
-        crash=hooks.crash,
-    )
+    trainer, keeper = begin(request, parent, hooks, open_trainer=open_trainer)
     steps = CorpusSteps(corpus, config, seed=request.seed, crash=hooks.crash)
     heldout = heldout_of(corpus)
     history = run_steps(trainer, steps, heldout, config, hooks=hooks, keeper=keeper)

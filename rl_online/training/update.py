@@ -157,23 +157,8 @@ def learn_from_batch(
     teacher = teacher_folder(request.folders, request.parent_folder)
     selection = select_credited(batch, config, lineage, has_teacher=teacher is not None)
     base = base_scorer(request.base_folder, config, selection.samples, device=request.device)
-    parent_state = state_folder(request.parent_folder)
-    trainer = open_trainer(
-        request.parent_folder,
-        config=config,
-        device=request.device,
-        seed=request.seed,
-        state=parent_state if parent_state.exists() else None,
-        teacher=None if config.distills_sampled else teacher,
-    )
-    hooks.crash("update.before_train")
-    keeper = Snapshots(
-        state_folder(request.out_folder),
-        trainer,
-        config,
-        parent_digest=parent.tree_digest,
-        identity=identity_of(request, parent),
-        crash=hooks.crash,
+    trainer, keeper = begin(
+        request, parent, hooks, open_trainer=open_trainer, teacher=None if config.distills_sampled else teacher
     )
     opinions = frozen_scorer(teacher, config, device=request.device) if teacher else None
     applied = apply_update(
@@ -181,6 +166,31 @@ def learn_from_batch(
     )
     refuse_idle(applied.history)
     return trainer, applied
+
+
+def begin(
+    request: UpdateRequest, parent: Manifest, hooks: Hooks, *, open_trainer: Callable[..., Trainer], **options: Any
+) -> tuple[Trainer, Snapshots]:
+    """The parent's weights with their optimizer, and what keeps this update's snapshots."""
+    state = state_folder(request.parent_folder)
+    trainer = open_trainer(
+        request.parent_folder,
+        config=request.config,
+        device=request.device,
+        seed=request.seed,
+        state=state if state.exists() else None,
+        **options,
+    )
+    hooks.crash("update.before_train")
+    keeper = Snapshots(
+        state_folder(request.out_folder),
+        trainer,
+        request.config,
+        parent_digest=parent.tree_digest,
+        identity=identity_of(request, parent),
+        crash=hooks.crash,
+    )
+    return trainer, keeper
 
 
 def _save(
